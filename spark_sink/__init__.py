@@ -49,6 +49,8 @@ def clean_topic(  # noqa: PLR0913 - all but the first three are named, and have 
     unreadable: Literal["fail", "skip", "keep"] = "fail",
     accept_loss: bool = False,
     verdicts: str | None = None,
+    max_offsets_per_trigger: int | None = None,
+    time_field: str | None = None,
 ) -> DataFrame:
     """Return the events of a clean topic, a column per field of their model, read_committed.
 
@@ -68,9 +70,12 @@ def clean_topic(  # noqa: PLR0913 - all but the first three are named, and have 
         accept_loss: Whether to go on where retention has removed what was not read yet.
         verdicts: The topic of verdicts, where the pipeline writes such and no clean topic: what they skip is
             not read.
+        max_offsets_per_trigger: Offsets of one batch of a stream at most, cut by event time; None: all there
+            are. Not with the trigger ``availableNow``.
+        time_field: The field with the event's time, which such a cut needs.
 
     Raises:
-        StopError: The model cannot be read; names every field.
+        StopError: The model cannot be read; names every field. Or batches cannot be bounded.
     """
     from spark_sink.source import clean  # noqa: PLC0415 - as above
 
@@ -84,4 +89,6 @@ def clean_topic(  # noqa: PLR0913 - all but the first three are named, and have 
         unreadable=unreadable,
         accept_loss=accept_loss,
         verdicts=verdicts,
+        max_offsets_per_trigger=max_offsets_per_trigger,
+        time_field=time_field,
     )

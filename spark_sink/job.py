@@ -8,6 +8,9 @@ still to be written aside (with `available_now`), 7. Spark stops. Where one quer
 and the process ends with its error: an operator sees a process that is down, not an aggregate that is quiet.
 
 Signals and Spark's threads talk to the main thread by one queue, whose `put` may be called from a handler.
+
+With the trigger `availableNow` Spark makes one batch of Seqmark's own source. Where batches are bounded,
+`available_now` is a query that reads what was there at its start, and is stopped when it has nothing to do.
 """
 
 from __future__ import annotations
@@ -42,8 +45,8 @@ from spark_sink.query.definition import (
 )
 from spark_sink.query.events import BAD, judged, right
 from spark_sink.query.executors import why_lacking
-from spark_sink.query.partial_rows import DAEMON, ReadingWay, chosen_way, merged, stream_partials, why_unbounded
-from spark_sink.query.progress import OBSERVED, Progress, Reports, SinkMetrics, Totals
+from spark_sink.query.partial_rows import DAEMON, ReadingWay, bounded, chosen_way, merged, stream_partials
+from spark_sink.query.progress import OBSERVED, IdleQuery, Progress, Reports, SinkMetrics, Totals
 from spark_sink.query.records import stream_records
 from spark_sink.query.topics import SourceTopic, is_another
 from spark_sink.query.uncounted import FIRST
@@ -61,6 +64,8 @@ if TYPE_CHECKING:
 
 _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _LOOK_S = 5.0
+_IDLE_MS = ("spark.sql.streaming.noDataProgressEventInterval", "100")
+"""How long a query has nothing to do before Spark says so, and how often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +114,8 @@ class _Running:
     sink: Sink
     aside: SideOutput
     query: StreamingQuery
+    until_idle: bool
+    idle: bool = False
     ended: bool = False
 
 
@@ -122,7 +129,7 @@ class SinkJob:
         self._sinks = sinks
         self._options = options
         self._audience = audience
-        self._news: SimpleQueue[StopError | str | None] = SimpleQueue()
+        self._news: SimpleQueue[StopError | IdleQuery | str | None] = SimpleQueue()
         self._stop_waiting: SimpleQueue[None] = SimpleQueue()
         self._asked_to_stop = False
         self._stopping = False
@@ -157,6 +164,8 @@ class SinkJob:
         }
         # With the changelog a commit writes what has changed, not the whole state.
         settings["spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"] = "true"
+        if self._options.available_now:
+            settings |= [_IDLE_MS]
         with outlived(lambda: self._asked_to_stop, self._audience.say), ExitStack() as open_things:
             if self._options.metrics_port:
                 open_things.callback(self.metrics.serve(self._options.metrics_host, self._options.metrics_port))
@@ -171,7 +180,7 @@ class SinkJob:
                 )
             )
             started()
-            reports = Reports(self._reported, self._news.put)
+            reports = Reports(self._reported, self._news.put, self._news.put)
             spark.streams.addListener(reports)
             open_things.callback(spark.streams.removeListener, reports)
             self._run(spark, open_things)
@@ -204,7 +213,7 @@ class SinkJob:
                 self._settings.worker.create_topics,
                 self._audience.say,
                 self._stop_waiting,
-                lambda: topic.require(known.topic_id, partitions=None if way.bound is None else 1),
+                lambda: topic.require(known.topic_id, partitions=1 if way.bound and not way.plan else None),
             )
             output = open_output(place)
             output.prepare(aggregate_columns(sink, model))
@@ -212,12 +221,13 @@ class SinkJob:
             # A pool per query: otherwise a long batch of one holds up the others.
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", sink.name)
             rows = self._rows(spark, sink, model, way)
-            query = output.start(self._writer(rows, sink, output))
+            until_idle = self._options.available_now and way.plan is not None and way.bound is not None
+            query = output.start(self._writer(rows, sink, output, until_idle=until_idle))
         except (PySparkException, Py4JError) as error:
             raise explain(sink.name, sink.topic, error) from error
         aside = self._asides[sink.name]
         aside.began(str(query.id))
-        self._running[str(query.runId)] = _Running(sink, aside, query)
+        self._running[str(query.runId)] = _Running(sink, aside, query, until_idle)
         self.metrics.up.labels(sink.name).set(1)
         how = "summed up as it is read" if way.plan else f"read event by event by Spark: {way.why}"
         self._audience.say(f"{sink.name}: {sink.topic} to {sink.output.kind}, mode {output.mode}; {how}")
@@ -248,10 +258,9 @@ class SinkJob:
         if anew and not (self._options.accept_loss and sink.verdicts is None):
             topic.require(known)
         # Before anything is read: what was left to be written aside is read in the same way.
-        bound = self._bound(sink, topic)
-        way = chosen_way(sink, model, bound=bound, began=began, lacking=self._lacking)
-        if (unused := why_unbounded(sink, way, bound)) is not None:
-            self._audience.say(f"{sink.name}: {unused}")
+        way = chosen_way(sink, model, began=began, lacking=self._lacking)
+        if way.bound is not None:
+            way = bounded(sink, way, topic.now().partitions, self._audience.say)
         self._open_aside(spark, sink, model, forget=anew)
         if anew:
             checkpoint.restart_at({sink.topic: topic.earliest()}, found)
@@ -282,30 +291,12 @@ class SinkJob:
         # Before the query starts: its first batch may be reported before `start` returns.
         self._asides[sink.name] = aside
 
-    def _bound(self, sink: Sink, topic: SourceTopic) -> int | None:
-        """Return how many records a batch may have; None: all there are.
-
-        Spark's event-time watermark is that of the newest event of all partitions, and moves after a batch. One
-        is cut takes of each partition a part by the number of its records, not by their times: what is left of
-        one would come after a watermark that another has moved. So a backlog is one batch, in which nothing is
-        late.
-        """
-        limit = sink.max_offsets_per_trigger
-        partitions = 1 if limit is None else topic.now().partitions
-        if partitions == 1:
-            return limit
-        self._audience.say(
-            f"{sink.name}: max_offsets_per_trigger is not used: {sink.topic} has {partitions} partitions, and "
-            f"a batch reads all there is, or events of one would be too late for the event-time watermark of "
-            f"another"
-        )
-        return None
-
     def _rows(self, spark: SparkSession, sink: Sink, model: EventModel, way: ReadingWay) -> DataFrame:
         """Return the aggregates, as a stream."""
         kafka, accept_loss = self._settings.kafka, self._options.accept_loss
         if way.plan is not None:
-            partials = stream_partials(spark, kafka, sink, way.plan, accept_loss=accept_loss)
+            at_start = self._options.available_now
+            partials = stream_partials(spark, kafka, sink, way.plan, accept_loss=accept_loss, at_start=at_start)
             return merged(partials, sink, model, way.plan)
         records = stream_records(spark, kafka, sink, batch_records=way.bound, accept_loss=accept_loss)
         observed = judged(records, sink, model, max_ahead_ms=sink.max_ahead).observe(
@@ -313,13 +304,15 @@ class SinkJob:
         )
         return aggregate(right(observed), sink, model)
 
-    def _writer(self, rows: DataFrame, sink: Sink, output: SinkOutput) -> DataStreamWriter:
+    def _writer(self, rows: DataFrame, sink: Sink, output: SinkOutput, *, until_idle: bool) -> DataStreamWriter:
         if sink.output.kind == "parquet":
             from spark_sink.outputs.parquet import dated  # noqa: PLC0415 - of this output only
 
             rows = dated(rows)
         writer = rows.writeStream.queryName(sink.name).outputMode(output.mode)
         writer = writer.option("checkpointLocation", sink.checkpoint)
+        if until_idle:
+            return writer.trigger(processingTime="0 seconds")
         if self._options.available_now:
             return writer.trigger(availableNow=True)
         return writer.trigger(processingTime=duration_words(sink.trigger))
@@ -362,13 +355,22 @@ class SinkJob:
                 return
             if isinstance(news, StopError):
                 raise news
-            if news in self._running:
+            if isinstance(news, IdleQuery):
+                self._has_read(self._running.get(news.run))
+            elif news in self._running:
                 self._ended(self._running[news])
+
+    def _has_read(self, each: _Running | None) -> None:
+        """Stop a query that has read what was there at its start; its end is news of its own."""
+        if each is not None and each.until_idle and not each.idle:
+            each.idle = True
+            self._stop(each)
 
     def _ended(self, each: _Running) -> None:
         each.ended = True
         self.metrics.up.labels(each.sink.name).set(0)
-        error: Any = each.query.exception()
+        # What it was stopped in was no batch.
+        error: Any = None if each.idle else each.query.exception()
         if error is not None:
             raise explain(each.sink.name, each.sink.topic, error) from None
 

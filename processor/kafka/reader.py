@@ -108,11 +108,18 @@ class PartitionReader:
 
     It wants connections of its own: a waiting fetch blocks them. Other readers may share the decoder, one at a
     time. With ``ahead`` the next bytes are fetched while the last are worked on, and opened in a thread: nobody
-    else may use the decoder meanwhile.
+    else may use the decoder meanwhile. ``most_bytes`` bounds one fetch, see `Fetcher.fetch`.
     """
 
     def __init__(
-        self, client: Client, decoder: Decoder, tp: TopicPartition, policy: ReadPolicy, *, ahead: bool = False
+        self,
+        client: Client,
+        decoder: Decoder,
+        tp: TopicPartition,
+        policy: ReadPolicy,
+        *,
+        ahead: bool = False,
+        most_bytes: int | None = None,
     ) -> None:
         self.name = f"{tp.topic}:{tp.partition}"
         self._client = client
@@ -120,6 +127,7 @@ class PartitionReader:
         self._tp = tp
         self._policy = policy
         self._ahead = ahead
+        self._most_bytes = most_bytes
 
     async def columns(self, start: int, stop: int) -> AsyncGenerator[tuple[Columns, int]]:
         """Yield the records from ``start`` to before ``stop``, and the position after them.
@@ -146,7 +154,7 @@ class PartitionReader:
             while at < stop:
                 before = at
                 try:
-                    fetching, coming = coming or fetcher.fetch({self._tp: at}), None
+                    fetching, coming = coming or fetcher.fetch({self._tp: at}, self._most_bytes), None
                     for chunk in await fetching:
                         if not chunk.data:
                             # It says that nothing is left up to there: see `Fetcher.fetch`.
@@ -178,7 +186,9 @@ class PartitionReader:
         after = self._decoder.next_offset(chunk)
         if after is None or not chunk.position < after < stop:
             return None
-        return asyncio.create_task(fetcher.fetch({self._tp: after}), name=f"fetch {self.name}")
+        return asyncio.create_task(
+            fetcher.fetch({self._tp: after}, self._most_bytes), name=f"fetch {self.name}"
+        )
 
     async def _next_piece(self, opened: Iterator[Piece]) -> Piece | None:
         return await asyncio.to_thread(next, opened, None) if self._ahead else next(opened, None)

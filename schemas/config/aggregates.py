@@ -217,9 +217,9 @@ class Sink(ConfigTable):
     checkpoint: Text = Field(description="Folder of the query's progress; each aggregate needs its own.")
     max_offsets_per_trigger: Annotated[WholeNumber, Field(ge=1)] | None = Field(
         default=None,
-        description="Records of one batch at most, of a topic with one partition; not set: all there are. With "
-        "more partitions a batch reads all there is, or events of one would come too late for the event-time "
-        "watermark of another.",
+        description="Offsets of one batch at most; not set: all there are. Batches are cut by event time, so "
+        "that no partition is read further than another that has something left. An aggregate that Spark reads "
+        "event by event heeds it for a topic with one partition only.",
     )
     trigger: SparkDurationOrNoneMs = Field(
         default=0, description='Time between the starts of two batches; "0s": none.'

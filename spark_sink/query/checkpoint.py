@@ -106,7 +106,7 @@ class OffsetsFile(NamedTuple):
     """Where batch 0 began; None: it is told elsewhere."""
     first: Offsets
     """Where partitions begin that the batch before it lacks; a partition that is missing here begins at 0.
-    By verdicts it is `NOWHERE` of the source, as `spark_sink.source.planner` has it."""
+    By verdicts it is `NOWHERE` of the source, as `spark_sink.source.planning.planner` has it."""
 
     @classmethod
     def read(cls, text: str) -> OffsetsFile:

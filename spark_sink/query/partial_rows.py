@@ -18,7 +18,7 @@ from spark_sink.query.records import source_options, stream_options
 from spark_sink.source.clean import register
 from spark_sink.source.format import NAME
 from spark_sink.source.judged import UncountedPlan
-from spark_sink.source.options import PARTIALS, SPANS, UNCOUNTED
+from spark_sink.source.options import AT_START, BOUND, PARTIALS, SPANS, UNCOUNTED
 from spark_sink.source.partials import (
     DISTINCT,
     PartialCall,
@@ -56,15 +56,12 @@ class ReadingWay(NamedTuple):
     """How many records a batch may have; None: all there are."""
 
 
-def chosen_way(
-    sink: Sink, model: EventModel, *, bound: int | None, began: bool | None, lacking: Callable[[], str]
-) -> ReadingWay:
+def chosen_way(sink: Sink, model: EventModel, *, began: bool | None, lacking: Callable[[], str]) -> ReadingWay:
     """Return how events are read.
 
     Args:
         sink: The aggregate.
         model: The events' model.
-        bound: How many records a batch may have, which only Spark's source heeds; None: all there are.
         began: Whether the checkpoint was begun by the kernels; None: it is new.
         lacking: Says why executors cannot read by Seqmark's own source; empty: they can. Called only where the
             answer decides, for it asks them.
@@ -75,15 +72,13 @@ def chosen_way(
     why = _why(sink, model) or ""
     if began:
         _require_checkable(sink, why)
-    elif began is None:
-        why = why or ("" if bound is None else "max_offsets_per_trigger is set")
-    else:
+    elif began is not None:
         why = "its checkpoint was begun so"
     if sink.verdicts is not None or not why:
         lack = lacking()
         _require_own_source(sink, lack, began=began)
         why = why or lack
-    return ReadingWay(None, why, bound) if why else ReadingWay(_plan(sink, rules_of(model)))
+    return ReadingWay(None if why else _plan(sink, rules_of(model)), why, sink.max_offsets_per_trigger)
 
 
 def _require_own_source(sink: Sink, lack: str, *, began: bool | None) -> None:
@@ -109,21 +104,21 @@ def _require_checkable(sink: Sink, why: str | None) -> None:
         )
 
 
-def why_unbounded(sink: Sink, way: ReadingWay, bound: int | None) -> str | None:
-    """Return why batches are not bounded that the config bounds; None: they are, or it does not.
+def bounded(sink: Sink, way: ReadingWay, partitions: int, say: Callable[[str], None]) -> ReadingWay:
+    """Return the way with the bound that it heeds, of a topic with so many partitions; says where it is none.
 
-    Args:
-        sink: The aggregate.
-        way: How events are read.
-        bound: How many records a batch may have; None: all there are.
+    Seqmark's own source cuts batches by event time (`spark_sink.source.planning.cut`). Spark's takes of each
+    partition a part by the number of its records: what is left of one would come after an event-time watermark
+    that another has moved. There a backlog is one batch, in which nothing is late.
     """
-    if way.plan is None or bound is None:
-        return None
-    return (
-        f"max_offsets_per_trigger is not used: {sink.checkpoint} was begun by Seqmark's own source, of which a "
-        f"batch is all there is; a task holds a few thousand records at a time. To bound batches name a new "
-        f"checkpoint and a new output"
+    if way.plan is not None or partitions == 1:
+        return way
+    say(
+        f"{sink.name}: max_offsets_per_trigger is not used: {sink.topic} has {partitions} partitions, and "
+        f"Spark reads them event by event. So a batch reads all there is, or events of one would be too late "
+        f"for the event-time watermark of another"
     )
+    return way._replace(bound=None)
 
 
 def _why(sink: Sink, model: EventModel) -> str | None:
@@ -156,12 +151,29 @@ def _plan(sink: Sink, rules: list[FieldRule]) -> PartialPlan:
 
 
 def stream_partials(
-    spark: SparkSession, kafka: Kafka, sink: Sink, plan: PartialPlan, *, accept_loss: bool
+    spark: SparkSession,
+    kafka: Kafka,
+    sink: Sink,
+    plan: PartialPlan,
+    *,
+    accept_loss: bool,
+    at_start: bool,
 ) -> DataFrame:
-    """Return the partial aggregates of what an aggregate reads, as a stream from its earliest record on."""
+    """Return the partial aggregates of what an aggregate reads, as a stream from its earliest record on.
+
+    Args:
+        spark: A session.
+        kafka: How the cluster is reached.
+        sink: The aggregate.
+        plan: What is summed up.
+        accept_loss: Go on where retention has removed what was not read yet.
+        at_start: Whether bounded batches end with what is there at the start.
+    """
     register(spark)
-    options = stream_options(spark, kafka, sink, accept_loss=accept_loss)
-    return spark.readStream.format(NAME).options(**options, **{PARTIALS: plan.written()}).load()
+    options = stream_options(spark, kafka, sink, accept_loss=accept_loss) | {PARTIALS: plan.written()}
+    if sink.max_offsets_per_trigger is not None:
+        options |= {BOUND: str(sink.max_offsets_per_trigger), AT_START: str(at_start).lower()}
+    return spark.readStream.format(NAME).options(**options).load()
 
 
 def read_uncounted(

@@ -173,6 +173,14 @@ class Totals:
     last: Progress | None = field(default=None)
 
 
+@dataclass(frozen=True, slots=True)
+class IdleQuery:
+    """A query that has nothing to do: it has read what there is, and closed what could be closed by it."""
+
+    run: str
+    """Its ``runId``."""
+
+
 class Reports(StreamingQueryListener):  # type: ignore[misc]  # untyped to mypy, see pyproject.toml
     """Hands Spark's reports on.
 
@@ -180,12 +188,20 @@ class Reports(StreamingQueryListener):  # type: ignore[misc]  # untyped to mypy,
         progress: Called with each batch that is done.
         ended: Called with the ``runId`` of a query that has ended; all its batches were handed on before. Its
             ``id`` would be that of each run from one checkpoint, and the end of the run before may come late.
+        idle: Called with a query that has nothing to do, again and again as long as it is so; all its batches
+            were handed on before.
     """
 
-    def __init__(self, progress: Callable[[Progress], None], ended: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        progress: Callable[[Progress], None],
+        ended: Callable[[str], None],
+        idle: Callable[[IdleQuery], None] = lambda _: None,
+    ) -> None:
         super().__init__()
         self._progress = progress
         self._ended = ended
+        self._idle = idle
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
         """Nothing is to be done."""
@@ -196,7 +212,8 @@ class Reports(StreamingQueryListener):  # type: ignore[misc]  # untyped to mypy,
         self._progress(read_progress(report.json))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Nothing is to be done."""
+        """Hand on that there is nothing to do."""
+        self._idle(IdleQuery(str(event.runId)))
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Hand on an end."""

@@ -11,7 +11,7 @@ from processor.errors import StopError
 from schemas.config import Kafka
 from schemas.event import EventModel, EventModelError
 from spark_sink.source.format import NAME, SeqmarkSource
-from spark_sink.source.options import RULES, kafka_options
+from spark_sink.source.options import BOUND, RULES, TIME_FIELD, kafka_options
 from spark_sink.source.rules import rules_of, why_not, written
 from spark_sink.values.parse import parse
 
@@ -48,12 +48,16 @@ def clean_topic(  # noqa: PLR0913 - all but the first three are named, and have 
     unreadable: Unreadable = "fail",
     accept_loss: bool = False,
     verdicts: str | None = None,
+    max_offsets_per_trigger: int | None = None,
+    time_field: str | None = None,
 ) -> DataFrame:
     """Return a clean topic's events; see `spark_sink.clean_topic`."""
     kafka = Kafka(bootstrap_servers=kafka) if isinstance(kafka, str) else kafka
     register(spark)
     options = {"topic": topic, "accept_loss": str(accept_loss).lower(), **kafka_options(kafka)}
     options |= {} if verdicts is None else {"verdicts": verdicts}
+    options |= {} if max_offsets_per_trigger is None else {BOUND: str(max_offsets_per_trigger)}
+    options |= {} if time_field is None else {TIME_FIELD: time_field}
     reader = (spark.readStream if stream else spark.read).format(NAME)
     if event is None:
         return reader.options(**options).load()
@@ -65,6 +69,8 @@ def clean_topic(  # noqa: PLR0913 - all but the first three are named, and have 
             RULES: written(rules_of(model)),
         }
         return reader.options(**options).load()
+    if max_offsets_per_trigger is not None:
+        raise StopError(f"{BOUND} is not for {model.name}, whose times the kernels do not read: {why}")
     log.warning(
         "%s: %s is read by Spark's own JSON reader, several times as slowly: %s", topic, model.name, why
     )

@@ -28,7 +28,9 @@ from processor.kafka.plain.topic_log import LogSpan, TopicLog
 from processor.kafka.plain.verdict_log import VerdictLog
 from spark_sink.source.options import SourceOptions
 from spark_sink.source.place import SourcePlace
-from spark_sink.source.planner import StreamPlanner, VerdictPlanner
+from spark_sink.source.planning.cut import EventTimeCut
+from spark_sink.source.planning.planner import StreamPlanner, VerdictPlanner
+from spark_sink.source.planning.times import TopicTimes
 from spark_sink.source.rules import column_type
 
 if TYPE_CHECKING:
@@ -150,12 +152,19 @@ class TopicStreamReader(SpansStreamReader):
     def __init__(self, options: SourceOptions) -> None:
         super().__init__(options)
         self._planner = StreamPlanner(latest=options.latest, accept_loss=options.accept_loss)
+        bound = options.bound
+        self._cut = None if bound is None else EventTimeCut(bound.offsets, at_start=bound.at_start)
 
     @override
     def latestOffset(self) -> dict[str, Any]:
         log = self._log()
         bounds = _bounds(log)
-        return self._planner.end(log.topic, log.id, bounds).as_json()
+        end = self._planner.end(log.topic, log.id, bounds)
+        if self._cut is not None and self._options.bound is not None:
+            starts = {each: max(at, bounds[each][0]) for each, at in self._planner.goes_on().items()}
+            times = TopicTimes(log, self._options.bound.events, accept_loss=self._options.accept_loss)
+            end = end._replace(next=self._cut.ends(times, starts, end.next))
+        return end.as_json()
 
     @override
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> Sequence[InputPartition]:

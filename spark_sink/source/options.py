@@ -10,6 +10,9 @@ unreadable          fail (the default), skip, or keep: a row whose columns are n
 starting            earliest (the default) or latest: where a stream begins that has no checkpoint
 accept_loss         true: go on where retention has removed what was not read yet
 tasks               how many tasks share the partitions of a batch; a task each where it is not set
+time_field          the event's field with its time, where batches are bounded
+max_offsets_per_trigger
+                    offsets of one batch at most, cut by event time; not set: all there are
 """
 
 from __future__ import annotations
@@ -23,7 +26,7 @@ from schemas.config import Kafka
 from schemas.event import EventModel, EventModelError
 from spark_sink.source.judged import UncountedPlan
 from spark_sink.source.partials import PartialPlan
-from spark_sink.source.rules import read_rules, rules_of, why_not
+from spark_sink.source.rules import FieldKind, read_rules, rules_of, why_not
 from spark_sink.source.spans import read_spans
 
 if TYPE_CHECKING:
@@ -41,6 +44,10 @@ UNCOUNTED = "uncounted"
 """Option with what was not counted in them; `spark_sink.side_output` sets it."""
 SPANS = "spans"
 """Option with what of the topic is read, in place of all; `spark_sink.side_output` sets it."""
+BOUND = "max_offsets_per_trigger"
+TIME_FIELD = "time_field"
+AT_START = "at_start"
+"""Option that leaves out what comes after the first batch was planned; `spark_sink.job` sets it."""
 _TRUE = {"true": True, "false": False}
 _OWN = {
     "topic",
@@ -51,11 +58,24 @@ _OWN = {
     "starting",
     "accept_loss",
     "tasks",
+    BOUND,
+    TIME_FIELD,
+    AT_START,
     RULES,
     PARTIALS,
     UNCOUNTED,
     SPANS,
 }
+
+
+class BatchBound(NamedTuple):
+    """How much one batch of a stream has."""
+
+    offsets: int
+    at_start: bool
+    """Whether what came after the first batch was planned is left out."""
+    events: PartialPlan
+    """Which records are events, and when they were."""
 
 
 class SourceOptions(NamedTuple):
@@ -76,6 +96,8 @@ class SourceOptions(NamedTuple):
     """The topic of verdicts; None: the topic is read as it is."""
     spans: list[SourceSpan] | None
     """None: all."""
+    bound: BatchBound | None
+    """None: a batch is all there is."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -95,22 +117,21 @@ class SourceOptions(NamedTuple):
             raise StopError(f"option unreadable is {unreadable}: fail, skip or keep")
         if given.get("starting", "earliest") not in {"earliest", "latest"}:
             raise StopError(f"option starting is {given['starting']}: earliest or latest")
-        tasks = given.get("tasks")
-        if tasks is not None and not (tasks.isdecimal() and int(tasks)):
-            raise StopError(f"option tasks is {tasks}: a number from 1 on")
+        rules, partials = _rules(given), PartialPlan.read(given[PARTIALS]) if PARTIALS in given else None
         return cls(
             given["topic"],
             _kafka(given),
-            _rules(given),
+            rules,
             _flag(given, "metadata"),
             cast("Unreadable", unreadable),
             given.get("starting") == "latest",
             _flag(given, "accept_loss"),
-            None if tasks is None else int(tasks),
-            PartialPlan.read(given[PARTIALS]) if PARTIALS in given else None,
+            _number(given, "tasks"),
+            partials,
             UncountedPlan.read(given[UNCOUNTED]) if UNCOUNTED in given else None,
             given.get("verdicts"),
             read_spans(given[SPANS]) if SPANS in given else None,
+            _bound(given, partials, rules),
         )
 
 
@@ -146,6 +167,34 @@ def _rules(given: Mapping[str, str]) -> list[FieldRule] | None:
             f"Spark's own JSON reader"
         )
     return rules_of(model)
+
+
+def _bound(
+    given: Mapping[str, str], partials: PartialPlan | None, rules: list[FieldRule] | None
+) -> BatchBound | None:
+    if (offsets := _number(given, BOUND)) is None:
+        return None
+    if "verdicts" in given:
+        raise StopError(f"option {BOUND} does not go with verdicts: a batch is all that they cover")
+    if partials is None:
+        name = given.get(TIME_FIELD)
+        if rules is None or name is None:
+            raise StopError(
+                f"option {BOUND} needs the options event and {TIME_FIELD}: batches are cut by the events' times"
+            )
+        wanted = name, FieldKind.TIMESTAMP
+        timed = [at for at, each in enumerate(rules) if (each.name, each.kind) == wanted]
+        if not timed:
+            raise StopError(f"option {TIME_FIELD} is {name}: a field of the event that is a point in time")
+        partials = PartialPlan(rules, timed[0], 0, [], [], None)
+    return BatchBound(offsets, _flag(given, AT_START), partials)
+
+
+def _number(given: Mapping[str, str], name: str) -> int | None:
+    value = given.get(name)
+    if value is not None and not (value.isdecimal() and int(value)):
+        raise StopError(f"option {name} is {value}: a number from 1 on")
+    return None if value is None else int(value)
 
 
 def _flag(given: Mapping[str, str], name: str) -> bool:

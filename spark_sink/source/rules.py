@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from schemas.event import EventModel
 
-__all__ = ["FieldRule", "column_type", "read_rules", "rules_of", "why_not", "written"]
+__all__ = ["FieldKind", "FieldRule", "column_type", "read_rules", "rules_of", "why_not", "written"]
 
 MOST_FIELDS = 62
 """What one walk over a value finds (`processor.engine.extract.pointers`)."""

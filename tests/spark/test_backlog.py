@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from processor.errors import StopError
+from spark_sink import job
 from spark_sink.outputs import console
 from tests.support.kafka.topics import add_partitions, create_topic, unique
 from tests.support.spark_sink.job import run, settings, sink
@@ -45,9 +46,12 @@ def bounded(broker: Broker, folder: Path, topic: str) -> Settings:
     return settings(broker.bootstrap_servers, declared)
 
 
+@pytest.mark.parametrize("lack", ["", "Python"])
 def test_a_partition_ten_hours_behind_loses_nothing_at_first_or_in_a_backlog(
-    spark: SparkSession, broker: Broker, tmp_path: Path
+    spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lack: str
 ) -> None:
+    # Where executors lack something Spark reads event by event.
+    monkeypatch.setattr(job, "why_lacking", lambda *_: lack)
     topic, bootstrap = unique("clean"), broker.bootstrap_servers
     create_topic(bootstrap, topic, 2)
     config = bounded(broker, tmp_path, topic)
@@ -69,7 +73,7 @@ def test_a_partition_ten_hours_behind_loses_nothing_at_first_or_in_a_backlog(
 
 
 @pytest.mark.usefixtures("spark")
-def test_batches_of_a_single_partition_are_bounded_until_there_is_another(
+def test_batches_that_spark_reads_of_a_single_partition_are_bounded_until_there_is_another(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic, bootstrap = unique("clean"), broker.bootstrap_servers
@@ -83,6 +87,7 @@ def test_batches_of_a_single_partition_are_bounded_until_there_is_another(
             add_partitions(bootstrap, topic, 2)
 
     monkeypatch.setattr(console.Terminal, "_print", grown)
+    monkeypatch.setattr(job, "why_lacking", lambda *_: "Python")
     output = {"kind": "console"}
     declared = sink(tmp_path, topic, "shown", output, window="1 week", max_offsets_per_trigger=BATCH)
 

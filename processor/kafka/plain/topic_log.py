@@ -13,6 +13,7 @@ import asyncio
 import base64
 import os
 import threading
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from typing_extensions import override
@@ -26,7 +27,7 @@ from processor.wire.decode import Decoder
 from schemas.changelog.topic_ids import UNKNOWN_ID
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Coroutine, Iterator
+    from collections.abc import AsyncGenerator, Coroutine, Generator, Iterator
 
     from processor.engine.batch.columns import Columns
     from processor.kafka.fetch import OutOfRangeError
@@ -178,17 +179,47 @@ class TopicLog:
         for piece in self.pieces(span, accept_loss=accept_loss):
             yield piece.up_to(span.stop)[0]
 
-    def pieces(self, span: LogSpan, *, accept_loss: bool = False, beside: bool = False) -> Iterator[Piece]:
+    def steps(
+        self, span: LogSpan, most_bytes: int, *, accept_loss: bool = False
+    ) -> Generator[tuple[Columns, int]]:
+        """Yield a span's committed records, and the offset after them, a fetch after the other; as `read` else.
+
+        Args:
+            span: What to read.
+            most_bytes: Of a fetch; one whole batch comes at least.
+            accept_loss: Leave out what retention has removed.
+        """
+        with closing(self.pieces(span, accept_loss=accept_loss, most_bytes=most_bytes)) as pieces:
+            for piece in pieces:
+                yield piece.up_to(span.stop)
+
+    def pieces(
+        self,
+        span: LogSpan,
+        *,
+        accept_loss: bool = False,
+        beside: bool = False,
+        most_bytes: int | None = None,
+    ) -> Generator[Piece]:
         """Yield pieces of a span; the last may go beyond it. As `read` otherwise.
 
         Args:
             span: What to read.
             accept_loss: Leave out what retention has removed.
             beside: Whether this thread reads other pieces meanwhile.
+            most_bytes: Of one fetch, which then is not made before it is asked for; one whole batch comes at
+                least. None: as suits a whole span.
         """
         tp = TopicPartition(self.topic, span.partition)
         policy = _AcceptLoss(self._client, tp) if accept_loss else _STOP
-        reader = PartitionReader(self._client, _decoder(beside=beside), tp, policy, ahead=True)
+        reader = PartitionReader(
+            self._client,
+            _decoder(beside=beside),
+            tp,
+            policy,
+            ahead=most_bytes is None,
+            most_bytes=most_bytes,
+        )
         coming = reader.pieces(span.start, span.stop)
         try:
             while (found := _wait(_next(coming))) is not None:

@@ -696,9 +696,9 @@ MISTAKES = (
     ),
     Mistake(
         "a backlog of several partitions is read in pieces",
-        "spark_sink/job.py",
-        "        if partitions == 1:\n",
-        "        if partitions >= 1:\n",
+        "spark_sink/query/partial_rows.py",
+        "    if way.plan is not None or partitions == 1:\n",
+        "    if way.plan is not None or partitions >= 1:\n",
         "tests/spark/test_backlog.py::test_a_partition_ten_hours_behind_loses_nothing_at_first_or_in_a_backlog",
         broker=True,
     ),
@@ -712,7 +712,7 @@ MISTAKES = (
     ),
     Mistake(
         "a stream's first batch begins elsewhere when it runs again",
-        "spark_sink/source/planner.py",
+        "spark_sink/source/planning/planner.py",
         "        first = ends.began if begins.initial else begins.next\n",
         "        first = begins.next\n",
         "tests/spark/source/test_format.py::"
@@ -721,14 +721,14 @@ MISTAKES = (
     ),
     Mistake(
         "an answer of Kafka that lacks a partition is the topic for the Spark source",
-        "spark_sink/source/planner.py",
+        "spark_sink/source/planning/planner.py",
         "        if gone := before.keys() - now.keys():\n",
         "        if gone := now.keys() - now.keys():\n",
         "tests/unit/spark_sink/source/test_planner.py::test_an_answer_that_lacks_a_partition_is_refused_and_not_planned",
     ),
     Mistake(
         "where an added partition begins is looked up anew when its batch runs again",
-        "spark_sink/source/planner.py",
+        "spark_sink/source/planning/planner.py",
         "        known = {**ends.first, **first}\n",
         "        known = {**first}\n",
         "tests/unit/spark_sink/source/test_planner.py::test_where_an_added_partition_begins_is_in_the_plan_and_stays_when_retention_moves_on",
@@ -805,7 +805,7 @@ MISTAKES = (
     ),
     Mistake(
         "what expired unread counts as what had expired before a stream by verdicts began",
-        "spark_sink/source/planner.py",
+        "spark_sink/source/planning/planner.py",
         "        fresh = begins.initial\n",
         "        fresh = True\n",
         "tests/unit/spark_sink/source/test_verdict_planner.py::test_a_batch_has_the_verdicts_from_one_place_to_the_next_and_the_first_says_what_had_expired",
@@ -2241,7 +2241,7 @@ MISTAKES = (
     ),
     Mistake(
         "what a partition held that was added is passed over when it has expired",
-        "spark_sink/source/planner.py",
+        "spark_sink/source/planning/planner.py",
         "            if known.get(number, 0) > 0 and not (begins.initial or self._accept_loss):\n",
         "            if False:\n",
         "tests/unit/spark_sink/source/test_planner.py::"
@@ -2426,5 +2426,31 @@ MISTAKES = (
         "        if fetched and request.parse_response_header(answer).correlation_id == number:\n",
         "        if fetched and request.parse_response_header(answer).correlation_id:\n",
         "tests/unit/kafka/test_connections.py::test_a_large_answer_to_something_else_ends_the_connection",
+    ),
+    Mistake(
+        "a bounded batch takes a share of each partition's backlog",
+        "spark_sink/source/planning/cut.py",
+        "        return {**stops, **self._cut(times)}\n",
+        "        share = self._bound / sum(stop - starts[each] for each, stop in left.items())\n"
+        "        return {**stops, **{each: min(starts[each] + int((stop - starts[each]) * share) + 1, stop) "
+        "for each, stop in left.items()}}\n",
+        "tests/property/spark_sink/test_cut.py::"
+        "test_what_comes_while_others_are_read_is_late_only_if_it_was_so_when_it_came",
+    ),
+    Mistake(
+        "where no time fits the bound a batch is filled up with later events",
+        "spark_sink/source/planning/cut.py",
+        "                late, most = time, found\n",
+        "                late = time\n",
+        "tests/property/spark_sink/test_cut.py::"
+        "test_a_backlog_is_read_whole_in_bounded_batches_and_nothing_is_late",
+    ),
+    Mistake(
+        "a stream with a checkpoint that Spark has not told of is cut from its beginning",
+        "spark_sink/source/planning/planner.py",
+        "        if self._guessed and self._at is None and not begins.initial:\n",
+        "        if False:\n",
+        "tests/unit/spark_sink/source/test_planner.py::"
+        "test_a_trigger_that_asks_for_the_end_first_does_not_go_with_bounded_batches_and_nothing_is_planned",
     ),
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from spark_sink import job
 from tests.support.kafka.topics import create_topic, dice, new, produce, unique
 from tests.support.spark_sink.job import Silent, run, settings, sink
 from tests.support.spark_sink.sinks import HOUR, START, Click, click, numbers, send, written_aside
@@ -77,7 +78,7 @@ def test_values_that_spark_reads_otherwise_than_the_kernels_are_in_one_place_eac
 
 
 def test_both_sources_give_the_same_rows_and_a_query_stays_with_its_own(
-    spark: SparkSession, broker: Broker, tmp_path: Path
+    spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = unique("clean")
     create_topic(broker.bootstrap_servers, topic)
@@ -85,10 +86,10 @@ def test_both_sources_give_the_same_rows_and_a_query_stays_with_its_own(
     for start, stop in ((0, 30), (30, 50)):
         sending(broker, topic, start, stop)
         for name, said in ways.items():
-            # A bound is what only Spark's source has; without it in the second run nothing changes.
-            bounded = {"max_offsets_per_trigger": 1_000} if name == "spark" and not start else {}
-            audience = Silent()
-            run(to_files(broker, tmp_path, topic, name, **bounded), audience)
+            # Executors that lack something leave it to Spark; that they do not any more changes nothing.
+            lack, audience = "Python" if name == "spark" and not start else "", Silent()
+            monkeypatch.setattr(job, "why_lacking", lambda *_, lack=lack: lack)
+            run(to_files(broker, tmp_path, topic, name), audience)
             said += [line for line in audience.said if KERNELS in line or SPARK in line]
 
     assert [KERNELS in line for line in ways["kernels"]] == [True, True]

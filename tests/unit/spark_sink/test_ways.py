@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from processor.errors import StopError
 from schemas.config import Settings, Sink
 from schemas.event import EventModel
-from spark_sink.query.partial_rows import ReadingWay, chosen_way, why_unbounded
-from spark_sink.source.partials import PartialPlan
+from spark_sink.query.partial_rows import ReadingWay, bounded, chosen_way
 from tests.support.spark_sink.job import sink, tables
 
-BY_KERNELS, BY_SPARK = ReadingWay(PartialPlan([], 0, 60_000, [], [], None)), ReadingWay(None, "sessions")
 LACK = "executors have no Python"
 NEW, OF_KERNELS, OF_SPARK = None, True, False
 
@@ -32,18 +31,19 @@ class Cluster:
 WINDOW, GAP, BY = {"window": "1 hour"}, {"session_gap": "5 minutes"}, {"verdicts": "judged"}
 
 
-def hourly(**more: str) -> Sink:
+def hourly(**more: Any) -> Sink:
     written = sink(Path("var"), "clean", "hourly", {"kind": "console"}, **more)
     (found,) = Settings.model_validate(tables("127.0.0.1:9", written)).aggregates
     return found
 
 
 SUMMED, SESSIONS = hourly(**WINDOW), hourly(**GAP)
+BOUNDED = hourly(**WINDOW, max_offsets_per_trigger=9)
 VERDICTS, VERDICT_SESSIONS = hourly(**WINDOW, **BY), hourly(**GAP, **BY)
 
 
-def chosen(of: Sink, began: bool | None, cluster: Cluster, bound: int | None = None) -> ReadingWay:  # noqa: FBT001 - of a table of cases
-    return chosen_way(of, EventModel.load(of.event), bound=bound, began=began, lacking=cluster)
+def chosen(of: Sink, began: bool | None, cluster: Cluster) -> ReadingWay:  # noqa: FBT001 - of a table of cases
+    return chosen_way(of, EventModel.load(of.event), began=began, lacking=cluster)
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,20 @@ def test_a_new_checkpoint_goes_by_rows_where_executors_lack_seqmark_and_says_so(
     assert chosen(SUMMED, NEW, Cluster(LACK)) == ReadingWay(None, LACK)
 
 
-def test_a_bound_is_heeded_by_spark_alone_and_executors_need_not_be_asked() -> None:
-    cluster = Cluster("")
+@pytest.mark.parametrize(("began", "by_kernels"), [(NEW, True), (OF_KERNELS, True), (OF_SPARK, False)])
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_our_source_heeds_a_bound_with_any_number_of_partitions_and_sparks_with_one(
+    *, began: bool | None, by_kernels: bool, partitions: int
+) -> None:
+    said: list[str] = []
+    way = chosen(BOUNDED, began, Cluster(""))
+    heeded = bounded(BOUNDED, way, partitions, said.append)
 
-    assert chosen(SUMMED, NEW, cluster, bound=9) == ReadingWay(None, "max_offsets_per_trigger is set", 9)
-    assert cluster.asked == 0
-    assert chosen(SUMMED, OF_KERNELS, cluster, bound=9).bound is None
+    unused = not by_kernels and partitions > 1
+    assert (way.plan is not None, way.bound) == (by_kernels, 9)
+    assert heeded == way._replace(bound=None if unused else 9)
+    told = "hourly: max_offsets_per_trigger is not used: clean has 3 partitions"
+    assert [each.startswith(told) for each in said] == [True] * unused
 
 
 @pytest.mark.parametrize(
@@ -112,14 +120,3 @@ def test_a_checkpoint_of_kernels_that_they_cannot_check_any_more_is_refused_befo
     with pytest.raises(StopError, match="cannot go on: sessions are joined event by event"):
         chosen(SESSIONS, OF_KERNELS, cluster)
     assert cluster.asked == 0
-
-
-def test_a_bound_that_was_set_over_a_checkpoint_that_the_kernels_began_is_said_to_be_unused() -> None:
-    told = why_unbounded(SUMMED, BY_KERNELS, 1000)
-
-    assert told is not None
-    assert told.startswith(
-        "max_offsets_per_trigger is not used: var/checkpoint-hourly was begun by Seqmark's own"
-    )
-    assert why_unbounded(SUMMED, BY_KERNELS, None) is None
-    assert why_unbounded(SUMMED, BY_SPARK, 1000) is None

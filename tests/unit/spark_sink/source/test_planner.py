@@ -10,7 +10,7 @@ import pytest
 from processor.errors import StopError
 from spark_sink.query.checkpoint import OffsetsFile
 from spark_sink.source.place import SourcePlace
-from spark_sink.source.planner import StreamPlanner
+from spark_sink.source.planning.planner import StreamPlanner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -121,6 +121,44 @@ def test_a_batch_that_is_read_again_for_what_was_not_counted_begins_where_the_so
 
     assert then.start(first.end) == {"t": {"0": 100, "1": 40}}
     assert then.end == {"t": {"0": 120, "1": 50}}
+
+
+def test_a_bounded_batch_goes_on_where_spark_was_told_that_the_one_before_ended() -> None:
+    running, whole = planner(), answer(p0=(0, 100), p1=(7, 50))
+    end = place(running, whole)
+    assert running.goes_on() == {0: 0, 1: 7}
+    first = end._replace(next={0: 30, 1: 7})
+    assert spans(running, BEGIN, first) == [(0, 0, 30), (1, 7, 7)]
+    place(running, answer(p0=(0, 100), p1=(9, 50), p2=(4, 8)))
+    assert running.goes_on() == {0: 30, 1: 7, 2: 4}, "a partition that is added, from its first record"
+
+    # After a start over the checkpoint Spark tells of the last batch before it asks for an end.
+    again = planner()
+    assert spans(again, first, first) == [(0, 30, 30), (1, 7, 7)]
+    place(again, whole)
+    assert again.goes_on() == {0: 30, 1: 7}
+
+
+def test_a_bounded_stream_without_a_checkpoint_may_begin_at_the_ends() -> None:
+    running = planner(latest=True)
+    place(running, answer(p0=(0, 100)))
+
+    assert running.goes_on() == {0: 100}
+
+
+def test_a_trigger_that_asks_for_the_end_first_does_not_go_with_bounded_batches_and_nothing_is_planned() -> (
+    None
+):
+    fresh, over = planner(), planner(accept_loss=True)
+    for each in (fresh, over):
+        place(each, answer(p0=(0, 100)))
+        each.goes_on()
+    read = SourcePlace("t", "X", {0: 60}, {0: 0}, {0: 0})
+
+    with pytest.raises(StopError, match="max_offsets_per_trigger does not go with the trigger availableNow"):
+        fresh.goes_on()
+    with pytest.raises(StopError, match="max_offsets_per_trigger does not go with the trigger availableNow"):
+        over.spans(read, read, dict)
 
 
 @pytest.mark.parametrize("name", ["next", "topic", "began"])

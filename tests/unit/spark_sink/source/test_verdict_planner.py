@@ -10,7 +10,7 @@ from processor.errors import StopError
 from processor.kafka.plain.verdict_log import NOWHERE, VerdictBounds, VerdictSpan
 from spark_sink.query.checkpoint import OffsetsFile, PlannedBatch
 from spark_sink.source.place import SourcePlace
-from spark_sink.source.planner import VerdictPlanner
+from spark_sink.source.planning.planner import VerdictPlanner
 from spark_sink.source.spans import read_spans, written_spans
 
 BEGIN = SourcePlace("raw", "", {}, {}, {}, initial=True)

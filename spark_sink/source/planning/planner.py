@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from processor.kafka.plain.verdict_log import VerdictBounds
 
 _AGAIN = "; start again"
+_NO_AVAILABLE_NOW = (
+    "max_offsets_per_trigger does not go with the trigger availableNow: this Spark asks for the end before it "
+    "says where the stream goes on. Use processingTime, or leave the option out. Nothing was planned"
+)
 _UNPLAN = (
     ". Nothing of this batch has run: remove its plan, the file with the highest number in the folder "
     "`offsets` of the checkpoint, and start again"
@@ -39,6 +43,8 @@ class StreamPlanner:
         self._began: dict[int, int] = {}
         self._first: dict[int, int] = {}
         self._seen: dict[int, int] = {}
+        self._at: SourcePlace | None = None
+        self._guessed = False
 
     def end(self, topic: str, topic_id: str, bounds: Mapping[int, tuple[int, int]]) -> SourcePlace:
         """Return the place at the topic's end.
@@ -61,6 +67,23 @@ class StreamPlanner:
             self._began.setdefault(number, known.get(number, start))
         return SourcePlace(topic, topic_id, ends, dict(self._began), dict(self._first))
 
+    def goes_on(self) -> dict[int, int]:
+        """Return where each partition of the last `end` is read on from, for an end that is cut short of it.
+
+        Spark 4.0 asks for an end and does not say where the stream is. It tells of each batch (`spans`), and of
+        the last one again when it starts over a checkpoint. So where it has told nothing there is none, but for
+        the trigger `availableNow`, which asks for an end first, and once more before it plans a batch.
+
+        Raises:
+            StopError: The trigger is `availableNow`.
+        """
+        if self._at is not None:
+            return {number: self._at.next.get(number, first) for number, first in self._first.items()}
+        if self._guessed:
+            raise StopError(_NO_AVAILABLE_NOW)
+        self._guessed = True
+        return dict(self._began)
+
     def spans(
         self, begins: SourcePlace, ends: SourcePlace, bounds: Callable[[], Mapping[int, tuple[int, int]]]
     ) -> list[LogSpan]:
@@ -77,8 +100,11 @@ class StreamPlanner:
                 held has expired unread.
         """
         first = ends.began if begins.initial else begins.next
+        if self._guessed and self._at is None and not begins.initial:
+            raise StopError(_NO_AVAILABLE_NOW)  # it was taken for a stream without a checkpoint
         self._require_whole(ends.topic, first, ends.next, _UNPLAN)
         self._seen |= ends.next
+        self._at = ends
         # Retention may have moved on since it was planned.
         known = {**ends.first, **first}
         for number in ends.next.keys() - first.keys():
