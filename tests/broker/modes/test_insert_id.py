@@ -233,7 +233,7 @@ def test_a_local_state_that_is_damaged_is_rebuilt_from_the_changelog(
 
 
 def spoil_values(folder: Path) -> None:
-    for file in folder.glob("*.sst"):
+    for file in (*folder.glob("*.sst"), *folder.rglob("*.pages")):
         spoil(file)
 
 
