@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 MOST_HOMES = 256
 _STATE_SUFFIXES = {".sst", SUFFIX}
-"""Of RocksDB's files and of pages; the write-ahead log, which holds the last values once more, does not count."""
+"""Of RocksDB's files and of pages; its write-ahead log, which has the last values once more, does not count."""
 
 
 def keep_to_ourselves(state_dir: Path) -> None:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SUFFIX = ".pages"
 MOST_FILE_BYTES = 64 * 1024 * 1024
-LEAST_FILE_BYTES = 4 * 1024 * 1024
+LEAST_FILE_BYTES = int(os.environ.get("SEQMARK_TEST_PAGE_FILE_BYTES", str(4 * 1024 * 1024)))
 FILE_SHARE = 8
 """The next file is begun at this part of all pages, within the two bounds: expired pages wait for the rest of
 their file, and so many files are open."""
@@ -192,7 +192,7 @@ class PageFiles:
 
     def _full(self) -> bool:
         """Whether the next pages begin a file."""
-        most = min(max(self._bytes // FILE_SHARE, LEAST_FILE_BYTES), MOST_FILE_BYTES)
+        most = max(min(self._bytes // FILE_SHARE, MOST_FILE_BYTES), LEAST_FILE_BYTES)
         return not self._file or self._end >= most
 
     def _append(self, file: int, offset: int, pages: Iterable[bytes]) -> int:

@@ -13,7 +13,7 @@ import pytest
 from rocksdict import Options, Rdict
 
 from processor.errors import RebuildError
-from processor.state.kv import page_files
+from processor.state.kv import page_files, rocks
 from processor.state.kv.page_records import PageRecord, sorted_pages
 from processor.state.kv.rocks import LATE, PAGES_FOLDER, RocksStore, open_store, peek
 from processor.state.kv.store import CorruptStoreError, StoreError
@@ -329,12 +329,40 @@ def earlier(folder: Path, late: dict[bytes, bytes]) -> None:
     db.close()
 
 
-def test_pages_that_an_earlier_build_had_in_rocksdb_are_read_again_from_the_changelog(tmp_path: Path) -> None:
-    earlier(tmp_path / "state", {id_page_key(1): b"one"})
-    store, damage = open_store(tmp_path / "state")
-    assert damage is not None
-    assert "as an earlier build had them" in damage
-    assert list(store.items(b"")) == []
+def test_pages_that_an_earlier_build_had_in_rocksdb_are_moved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rocks, "MOVED_PAGES", 3)
+    there = {id_page_key(number): b"%d" % number for number in range(10)}
+    earlier(tmp_path, there)
+    for _ in range(2):
+        store, damage = open_store(tmp_path)
+        assert (dict(store.items(b"")), damage) == ({b"a": b"1", **there}, None)
+        store.close()
+    assert Rdict.list_cf(str(tmp_path)) == ["default", "pages"]
+    assert [file.read_bytes() for file in files(tmp_path)] == [b"0123456789"]
+
+
+def test_pages_whose_move_was_cut_short_are_moved_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rocks, "MOVED_PAGES", 3)
+    there = {id_page_key(number): b"%d" % number for number in range(10)}
+    earlier(tmp_path, there)
+    write, written = RocksStore.write, []
+
+    def once(store: RocksStore, changes: dict[bytes, bytes | None]) -> None:
+        if written:
+            raise OSError(28, "No space left on device")
+        written.append(changes)
+        write(store, changes)
+
+    monkeypatch.setattr(RocksStore, "write", once)
+    with pytest.raises(StoreError, match="No space left"):
+        open_store(tmp_path)
+    monkeypatch.setattr(RocksStore, "write", write)
+    store, damage = open_store(tmp_path)
+    assert (dict(store.items(b"")), damage) == ({b"a": b"1", **there}, None)
     store.close()
 
 
