@@ -303,6 +303,25 @@ def test_many_small_writes_are_few_records(tmp_path: Path, monkeypatch: pytest.M
     store.close()
 
 
+def test_what_was_erased_stays_erased_when_records_are_merged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_files, "MERGED_RECORDS", 3)
+    monkeypatch.setattr(page_files, "LEAST_FILE_BYTES", 3 * len(PAGE))
+    store = RocksStore(tmp_path)
+    store.write(pages(range(4)))
+    store.write(pages(range(4, 5)), (id_page_key(0), id_page_key(2)))
+    store.write({id_page_key(3): None})
+    for number in range(5, 12):
+        store.write(pages(range(number, number + 1)))
+    there = pages(range(2, 3)) | pages(range(4, 12))
+    for _ in range(2):
+        assert dict(store.items(b"")) == there
+        store.close()
+        store = RocksStore(tmp_path)
+    store.close()
+
+
 def test_a_page_takes_twenty_bytes_of_memory(tmp_path: Path) -> None:
     store = RocksStore(tmp_path)
     store.write({id_page_key(number): b"%d" % number for number in range(8_000)})
@@ -349,7 +368,8 @@ def test_pages_whose_move_was_cut_short_are_moved_again(
     monkeypatch.setattr(rocks, "MOVED_PAGES", 3)
     there = {id_page_key(number): b"%d" % number for number in range(10)}
     earlier(tmp_path, there)
-    write, written = RocksStore.write, []
+    write = RocksStore.write
+    written: list[object] = []
 
     def once(store: RocksStore, changes: dict[bytes, bytes | None]) -> None:
         if written:
