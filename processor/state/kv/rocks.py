@@ -108,7 +108,8 @@ def _translating(folder: Path) -> Iterator[None]:
         raise
     except Exception as error:  # rocksdict raises plain Exception
         text = str(error)
-        if text.startswith(_CORRUPT) or (text.startswith("IO error") and _GONE in text):
+        gone = isinstance(error, FileNotFoundError) or (text.startswith("IO error") and _GONE in text)
+        if gone or text.startswith(_CORRUPT):
             raise CorruptStoreError(f"{folder}: {text}") from error
         raise StoreError(
             f"local state {folder} cannot be read or written: {text}. It is left as it is: see to the disk "

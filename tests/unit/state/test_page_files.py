@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 from rocksdict import Options, Rdict
 
 from processor.errors import RebuildError
+from processor.state.home import sizes
 from processor.state.kv import page_files, rocks
 from processor.state.kv.page_records import PageRecord, sorted_pages
 from processor.state.kv.rocks import LATE, PAGES_FOLDER, RocksStore, open_store, peek
@@ -328,6 +330,26 @@ def test_a_page_takes_twenty_bytes_of_memory(tmp_path: Path) -> None:
     columns: Any = store._pages._directory._series[b"\xffP", 8]._all
     assert sum(each.itemsize for each in columns) == 20
     assert columns.number.size <= 8_000 * 9 // 8 + 64
+    store.close()
+
+
+def test_the_size_of_a_state_is_that_of_its_pages_too(tmp_path: Path) -> None:
+    store = RocksStore(tmp_path / "clicks" / "home-0" / "p" / "0")
+    store.write(pages(range(100, 200)))
+    store.close()
+    (size,) = sizes(tmp_path, "clicks", ["p"])
+    assert 100 * len(PAGE) < size < 110 * len(PAGE)
+
+
+def test_a_folder_that_is_taken_away_while_it_is_used_is_corruption(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_files, "LEAST_FILE_BYTES", 1)
+    store = RocksStore(tmp_path / "state")
+    store.write(pages(range(1)))
+    shutil.rmtree(tmp_path / "state")
+    with pytest.raises(CorruptStoreError):
+        store.write(pages(range(1, 2)))
     store.close()
 
 
