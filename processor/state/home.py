@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from processor.errors import StopError
 from processor.paths import OTHERS, PRIVATE_FILE, PRIVATE_FOLDER
+from processor.state.kv.page_files import SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MOST_HOMES = 256
+_STATE_SUFFIXES = {".sst", SUFFIX}
+"""Of RocksDB's files and of pages; its write-ahead log, which has the last values once more, does not count."""
 
 
 def keep_to_ourselves(state_dir: Path) -> None:
@@ -73,7 +76,12 @@ def sizes(state_dir: Path, application_id: str, pipelines: Iterable[str]) -> lis
     """Return for each worker's folder the bytes of these pipelines' state in it."""
     names = list(pipelines)
     return [
-        sum(file.stat().st_size for name in names for file in (home / name).rglob("*.sst"))
+        sum(
+            file.stat().st_size
+            for name in names
+            for file in (home / name).rglob("*")
+            if file.suffix in _STATE_SUFFIXES
+        )
         for home in (state_dir / application_id).glob("home-*")
         if home.is_dir()
     ]

@@ -64,6 +64,8 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEQMARK_TEST_RUN_IDS", "2000")
     monkeypatch.setenv("SEQMARK_TEST_SEGMENT_BITS", "3")
     monkeypatch.setenv("SEQMARK_TEST_SNAPSHOT_IDS", "0")
+    # Ten commits or so; files are begun and go all the time.
+    monkeypatch.setenv("SEQMARK_TEST_PAGE_FILE_BYTES", "65536")
 
 
 @EACH

@@ -233,7 +233,7 @@ def test_a_local_state_that_is_damaged_is_rebuilt_from_the_changelog(
 
 
 def spoil_values(folder: Path) -> None:
-    for file in folder.glob("*.sst"):
+    for file in (*folder.glob("*.sst"), *folder.rglob("*.pages")):
         spoil(file)
 
 
@@ -248,7 +248,7 @@ def test_files_that_go_bad_between_two_runs_are_found_and_rebuilt(broker: Broker
     found = [dict(each.headers)["id"] for each in read_topic(config.bootstrap_servers, config.sink)]
     assert found == [*once, *names(20_000, 20_005)]
     assert "reading it again" in said
-    assert "Corruption" in said
+    assert "checksum" in said
 
 
 def test_files_that_go_bad_while_they_are_judged_by_are_found_and_rebuilt(
@@ -267,7 +267,7 @@ def test_files_that_go_bad_while_they_are_judged_by_are_found_and_rebuilt(
         worker.terminate()
         assert worker.wait() == 0
         said = worker.stderr
-    assert "Corruption" in said
+    assert "checksum" in said
     produce(config.bootstrap_servers, config.source, some(0, 20_005))
     drained(config)
     found = [dict(each.headers)["id"] for each in read_topic(config.bootstrap_servers, config.sink)]

@@ -2453,4 +2453,31 @@ MISTAKES = (
         "tests/unit/spark_sink/source/test_planner.py::"
         "test_a_trigger_that_asks_for_the_end_first_does_not_go_with_bounded_batches_and_nothing_is_planned",
     ),
+    Mistake(
+        "pages that a write has appended before it was cut short stay in their file",
+        "processor/state/kv/page_files.py",
+        "            os.ftruncate(self._files[self._file], self._end)\n",
+        "            pass\n",
+        "tests/unit/state/test_page_files.py::"
+        "test_a_kill_between_pages_and_the_batch_leaves_nothing_of_a_write",
+    ),
+    Mistake(
+        "records that are merged forget what was erased",
+        "processor/state/kv/page_files.py",
+        "        return PageRecord(self._file, self._end, self._erased, self._deleted, pages)\n",
+        "        return PageRecord(self._file, self._end, [], self._deleted, pages)\n",
+        "tests/unit/state/test_page_files.py::test_what_was_erased_stays_erased_when_records_are_merged",
+    ),
+    Mistake(
+        "pages are taken as written before RocksDB has their record",
+        "processor/state/kv/rocks.py",
+        "            self._db.write(self._batch(rest, erased, prepared))\n"
+        "            if prepared is None:\n                return\n"
+        "            self._pages.committed(prepared)\n",
+        "            if prepared is not None:\n                self._pages.committed(prepared)\n"
+        "            self._db.write(self._batch(rest, erased, prepared))\n"
+        "            if prepared is None:\n                return\n",
+        "tests/unit/state/test_page_files.py::"
+        "test_a_write_that_rocksdb_refuses_leaves_nothing_and_the_next_one_takes_its_place",
+    ),
 )
