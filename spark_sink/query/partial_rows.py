@@ -18,7 +18,7 @@ from spark_sink.query.records import source_options, stream_options
 from spark_sink.source.clean import register
 from spark_sink.source.format import NAME
 from spark_sink.source.judged import UncountedPlan
-from spark_sink.source.options import PARTIALS, SPANS, UNCOUNTED
+from spark_sink.source.options import PARTIALS, SHARED, SPANS, UNCOUNTED
 from spark_sink.source.partials import (
     PartialCall,
     PartialPlan,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from schemas.event import EventModel
     from spark_sink.query.checkpoint import PlannedBatch
     from spark_sink.source.rules import FieldRule
+    from spark_sink.source.shared.plan import SharedRead
 
 DAEMON = {"spark.python.daemon.module": "spark_sink.source.daemon"}
 """Of a session for aggregates: its Python workers begin with everything loaded."""
@@ -155,11 +156,27 @@ def _plan(sink: Sink, rules: list[FieldRule]) -> PartialPlan:
 
 
 def stream_partials(
-    spark: SparkSession, kafka: Kafka, sink: Sink, plan: PartialPlan, *, accept_loss: bool
+    spark: SparkSession,
+    kafka: Kafka,
+    sink: Sink,
+    plan: PartialPlan,
+    shared: SharedRead | None,
+    *,
+    accept_loss: bool,
 ) -> DataFrame:
-    """Return the partial aggregates of what an aggregate reads, as a stream from its earliest record on."""
+    """Return the partial aggregates of what an aggregate reads, as a stream from its earliest record on.
+
+    Args:
+        spark: The session.
+        kafka: How the cluster is reached.
+        sink: The aggregate.
+        plan: What is summed up.
+        shared: Who else reads the same; None: nobody.
+        accept_loss: Go on where retention has removed what was not read yet.
+    """
     register(spark)
     options = stream_options(spark, kafka, sink, accept_loss=accept_loss)
+    options |= {} if shared is None else {SHARED: shared.written()}
     return spark.readStream.format(NAME).options(**options, **{PARTIALS: plan.written()}).load()
 
 

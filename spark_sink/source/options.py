@@ -24,6 +24,7 @@ from schemas.event import EventModel, EventModelError
 from spark_sink.source.judged import UncountedPlan
 from spark_sink.source.partials import PartialPlan
 from spark_sink.source.rules import read_rules, rules_of, why_not
+from spark_sink.source.shared.plan import SharedRead
 from spark_sink.source.spans import read_spans
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ RULES = "rules"
 """Option with the rules as text, in place of ``event``; `spark_sink.clean_topic` sets it."""
 PARTIALS = "partials"
 """Option with the aggregates to be made in the source; `spark_sink.job` sets it."""
+SHARED = "shared"
+"""Option with the aggregates that share what is read; `spark_sink.job` sets it."""
 UNCOUNTED = "uncounted"
 """Option with what was not counted in them; `spark_sink.side_output` sets it."""
 SPANS = "spans"
@@ -53,6 +56,7 @@ _OWN = {
     "tasks",
     RULES,
     PARTIALS,
+    SHARED,
     UNCOUNTED,
     SPANS,
 }
@@ -76,6 +80,8 @@ class SourceOptions(NamedTuple):
     """The topic of verdicts; None: the topic is read as it is."""
     spans: list[SourceSpan] | None
     """None: all."""
+    shared: SharedRead | None = None
+    """None: nothing is shared."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -111,6 +117,7 @@ class SourceOptions(NamedTuple):
             UncountedPlan.read(given[UNCOUNTED]) if UNCOUNTED in given else None,
             given.get("verdicts"),
             read_spans(given[SPANS]) if SPANS in given else None,
+            SharedRead.read(given[SHARED]) if SHARED in given else None,
         )
 
 

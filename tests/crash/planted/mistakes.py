@@ -2325,4 +2325,29 @@ MISTAKES = (
         "tests/spark/test_parse.py::"
         "test_a_misspelt_field_is_unknown_also_where_it_is_as_long_as_what_is_absent",
     ),
+    Mistake(
+        "a member of a family takes rows that go beyond its span",
+        "spark_sink/source/shared/reading.py",
+        "each.start < self._at or each.stop > self._span.stop or",
+        "each.start < self._at or",
+        "tests/property/spark_sink/test_shared_reads.py::"
+        "test_rows_through_the_store_are_those_that_a_member_makes_alone",
+    ),
+    Mistake(
+        "rows that were left for a member are taken though they are damaged",
+        "spark_sink/source/shared/store.py",
+        "        if len(raw) < _TAIL_BYTES or tail != _tail(len(body), crc):\n",
+        "        if len(raw) < _TAIL_BYTES:\n",
+        "tests/unit/spark_sink/source/test_shared_reading.py::"
+        "test_a_file_is_its_own_members_and_offsets_or_none",
+    ),
+    Mistake(
+        "what a member has read of a topic is left for nobody",
+        "spark_sink/source/shared/reading.py",
+        "            self._leave(plan, stretch)\n",
+        "            pass\n",
+        "tests/spark/source/test_families.py::"
+        "test_a_task_takes_what_another_ones_task_has_left_and_fetches_the_rest",
+        broker=True,
+    ),
 )
