@@ -2,9 +2,10 @@
 
 The steps of a start, one aggregate after the other: 1. the checkpoint's lock; 2. what it has counted is
 compared with the config, its topic with the one that is there, and how it reads is chosen, for which executors
-may be asked; 3. what was left to be written aside, which also finds a checkpoint that is gone; 4. the output is
-prepared; 5. what is counted is written down, and the query starts. After the last query has ended: 6. what is
-still to be written aside (with `available_now`), 7. Spark stops. Where one query fails the others are stopped,
+may be asked; 3. what was left to be written aside, which also finds a checkpoint that is gone. Then it is known
+which of them share what they read, and again one after the other: 4. the output is prepared; 5. what is counted
+is written down, and the query starts. After the last query has ended: 6. what is still to be written aside
+(with `available_now`), 7. Spark stops. Where one query fails the others are stopped,
 and the process ends with its error: an operator sees a process that is down, not an aggregate that is quiet.
 
 Signals and Spark's threads talk to the main thread by one queue, whose `put` may be called from a handler.
@@ -16,10 +17,10 @@ With the trigger `availableNow` Spark makes one batch of Seqmark's own source. W
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships none
 from pyspark.errors import PySparkException
@@ -45,6 +46,8 @@ from spark_sink.query.definition import (
 )
 from spark_sink.query.events import BAD, judged, right
 from spark_sink.query.executors import why_lacking
+from spark_sink.query.families import shared_reads
+from spark_sink.query.job_options import Audience, SinkOptions
 from spark_sink.query.partial_rows import DAEMON, ReadingWay, bounded, chosen_way, merged, stream_partials
 from spark_sink.query.progress import OBSERVED, IdleQuery, Progress, Reports, SinkMetrics, Totals
 from spark_sink.query.records import stream_records
@@ -54,13 +57,16 @@ from spark_sink.session import LAKES, outlived, spark_session
 from spark_sink.side_output import SideOutput, SideOutputAudience, Why, Written
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
     from schemas.config import Settings, Sink
     from spark_sink.outputs.output import SinkOutput
+    from spark_sink.source.shared.plan import SharedRead
+
+__all__ = ["Audience", "SinkJob", "SinkOptions"]
 
 _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _LOOK_S = 5.0
@@ -68,43 +74,14 @@ _IDLE_MS = ("spark.sql.streaming.noDataProgressEventInterval", "100")
 """How long a query has nothing to do before Spark says so, and how often."""
 
 
-@dataclass(frozen=True, slots=True)
-class SinkOptions:
-    """How the job runs.
+class _Opened(NamedTuple):
+    """One aggregate after step 3."""
 
-    Attributes:
-        master: Where Spark runs.
-        memory: The driver's heap.
-        available_now: Stop when all that is there at the start is done.
-        accept_loss: Go on where retention has removed what was not read yet, or the topic was created again.
-        metrics_host: Address that the metrics are served on.
-        metrics_port: 0: none.
-        conf: Spark settings beside or instead of ours.
-    """
-
-    master: str = "local[*]"
-    memory: str = "1g"
-    available_now: bool = False
-    accept_loss: bool = False
-    metrics_host: str = "127.0.0.1"
-    metrics_port: int = 0
-    conf: Mapping[str, str] = field(default_factory=dict)
-
-
-class Audience(Protocol):
-    """Hears what happens to a query."""
-
-    def say(self, text: str) -> None:
-        """Tell of a step."""
-        ...
-
-    def warn(self, text: str) -> None:
-        """Tell of what is most likely wrong, though it stops nothing."""
-        ...
-
-    def progress(self, totals: Mapping[str, Totals]) -> None:
-        """Show how far the aggregates are; called after each batch, from Spark's threads."""
-        ...
+    sink: Sink
+    model: EventModel
+    topic: SourceTopic
+    known: Definition
+    way: ReadingWay
 
 
 @dataclass(slots=True)
@@ -189,8 +166,12 @@ class SinkJob:
         finished = False
         self._lacking = cache(lambda: why_lacking(spark, self._audience.say, lambda: self._asked_to_stop))
         try:
-            for sink in self._sinks:
-                self._start(spark, sink, open_things)
+            opened = [self._open(spark, sink, open_things) for sink in self._sinks]
+            reads = [(each.sink, each.way.plan) for each in opened]
+            loss = self._options.accept_loss
+            shared = shared_reads(spark, reads, open_things, self._audience.say, accept_loss=loss)
+            for each in opened:
+                self._start(spark, each, shared.get(each.sink.name))
             self._follow()
             finished = not self._stopping
         except StoppedError as stopped:
@@ -200,12 +181,20 @@ class SinkJob:
 
     # ------------------------------------------------------------------ start
 
-    def _start(self, spark: SparkSession, sink: Sink, open_things: ExitStack) -> None:
+    def _open(self, spark: SparkSession, sink: Sink, open_things: ExitStack) -> _Opened:
+        """Do steps 1 to 3."""
         try:
             model = EventModel.load(sink.event)
             open_things.enter_context(checkpoint_lock(spark, sink.checkpoint, sink.name))
             topic = open_things.enter_context(SourceTopic(spark, self._settings, sink))
-            known, way = self._open_state(spark, sink, model, topic)
+            return _Opened(sink, model, topic, *self._open_state(spark, sink, model, topic))
+        except (PySparkException, Py4JError) as error:
+            raise explain(sink.name, sink.topic, error) from error
+
+    def _start(self, spark: SparkSession, opened: _Opened, shared: SharedRead | None) -> None:
+        """Do steps 4 and 5."""
+        sink, model, topic, known, way = opened
+        try:
             place = OutputPlace(
                 spark,
                 sink,
@@ -220,7 +209,7 @@ class SinkJob:
             write_definition(Files(spark, sink.checkpoint), known)
             # A pool per query: otherwise a long batch of one holds up the others.
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", sink.name)
-            rows = self._rows(spark, sink, model, way)
+            rows = self._rows(spark, opened, shared)
             until_idle = self._options.available_now and way.plan is not None and way.bound is not None
             query = output.start(self._writer(rows, sink, output, until_idle=until_idle))
         except (PySparkException, Py4JError) as error:
@@ -291,12 +280,15 @@ class SinkJob:
         # Before the query starts: its first batch may be reported before `start` returns.
         self._asides[sink.name] = aside
 
-    def _rows(self, spark: SparkSession, sink: Sink, model: EventModel, way: ReadingWay) -> DataFrame:
+    def _rows(self, spark: SparkSession, opened: _Opened, shared: SharedRead | None) -> DataFrame:
         """Return the aggregates, as a stream."""
+        sink, model, _, _, way = opened
         kafka, accept_loss = self._settings.kafka, self._options.accept_loss
         if way.plan is not None:
-            at_start = self._options.available_now
-            partials = stream_partials(spark, kafka, sink, way.plan, accept_loss=accept_loss, at_start=at_start)
+            now = self._options.available_now
+            partials = stream_partials(
+                spark, kafka, sink, way.plan, shared, accept_loss=accept_loss, at_start=now
+            )
             return merged(partials, sink, model, way.plan)
         records = stream_records(spark, kafka, sink, batch_records=way.bound, accept_loss=accept_loss)
         observed = judged(records, sink, model, max_ahead_ms=sink.max_ahead).observe(

@@ -18,7 +18,7 @@ from spark_sink.query.records import source_options, stream_options
 from spark_sink.source.clean import register
 from spark_sink.source.format import NAME
 from spark_sink.source.judged import UncountedPlan
-from spark_sink.source.options import AT_START, BOUND, PARTIALS, SPANS, UNCOUNTED
+from spark_sink.source.options import AT_START, BOUND, PARTIALS, SHARED, SPANS, UNCOUNTED
 from spark_sink.source.partials import (
     DISTINCT,
     PartialCall,
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from schemas.event import EventModel
     from spark_sink.query.checkpoint import PlannedBatch
     from spark_sink.source.rules import FieldRule
+    from spark_sink.source.shared.plan import SharedRead
 
 DAEMON = {"spark.python.daemon.module": "spark_sink.source.daemon"}
 """Of a session for aggregates: its Python workers begin with everything loaded."""
@@ -155,6 +156,7 @@ def stream_partials(
     kafka: Kafka,
     sink: Sink,
     plan: PartialPlan,
+    shared: SharedRead | None,
     *,
     accept_loss: bool,
     at_start: bool,
@@ -162,15 +164,17 @@ def stream_partials(
     """Return the partial aggregates of what an aggregate reads, as a stream from its earliest record on.
 
     Args:
-        spark: A session.
+        spark: The session.
         kafka: How the cluster is reached.
         sink: The aggregate.
         plan: What is summed up.
+        shared: Who else reads the same; None: nobody.
         accept_loss: Go on where retention has removed what was not read yet.
         at_start: Whether bounded batches end with what is there at the start.
     """
     register(spark)
     options = stream_options(spark, kafka, sink, accept_loss=accept_loss) | {PARTIALS: plan.written()}
+    options |= {} if shared is None else {SHARED: shared.written()}
     if sink.max_offsets_per_trigger is not None:
         options |= {BOUND: str(sink.max_offsets_per_trigger), AT_START: str(at_start).lower()}
     return spark.readStream.format(NAME).options(**options).load()

@@ -196,7 +196,11 @@ class PartialSums:
         Raises:
             StopError: A sum leaves its 64 or 128 bits.
         """
-        plan, events = self._plan, self._reader.read(columns)
+        yield from self.add(self._reader.read(columns), columns)
+
+    def add(self, events: EventColumns, columns: Columns) -> Iterator[pa.RecordBatch]:
+        """Sum up what a reader of the same rules has read of records; as `take` otherwise."""
+        plan = self._plan
         time = events.fields[plan.time]
         good = plan.counts(events, columns)
         self._bad += int(good.size - np.count_nonzero(good))
@@ -240,6 +244,11 @@ class PartialSums:
 
     def _overflow(self, call: PartialCall) -> None:
         raise StopError(f"a sum of {self._plan.rules[call.field].name} leaves the digits that it has")
+
+    @property
+    def groups(self) -> int:
+        """How many groups there are so far."""
+        return self._table.size
 
     def left(self) -> Iterator[pa.RecordBatch]:
         """Yield what there is, and begin again."""

@@ -2480,4 +2480,29 @@ MISTAKES = (
         "tests/unit/state/test_page_files.py::"
         "test_a_write_that_rocksdb_refuses_leaves_nothing_and_the_next_one_takes_its_place",
     ),
+    Mistake(
+        "a member of a family takes rows that go beyond its span",
+        "spark_sink/source/shared/reading.py",
+        "each.start < self._at or each.stop > self._span.stop or",
+        "each.start < self._at or",
+        "tests/property/spark_sink/test_shared_reads.py::"
+        "test_rows_through_the_store_are_those_that_a_member_makes_alone",
+    ),
+    Mistake(
+        "rows that were left for a member are taken though they are damaged",
+        "spark_sink/source/shared/store.py",
+        "        if len(raw) < _TAIL_BYTES or tail != _tail(len(body), crc):\n",
+        "        if len(raw) < _TAIL_BYTES:\n",
+        "tests/unit/spark_sink/source/test_shared_reading.py::"
+        "test_a_file_is_its_own_members_and_offsets_or_none",
+    ),
+    Mistake(
+        "what a member has read of a topic is left for nobody",
+        "spark_sink/source/shared/reading.py",
+        "            self._leave(plan, stretch)\n",
+        "            pass\n",
+        "tests/spark/source/test_families.py::"
+        "test_a_task_takes_what_another_ones_task_has_left_and_fetches_the_rest",
+        broker=True,
+    ),
 )

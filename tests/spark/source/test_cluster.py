@@ -108,10 +108,14 @@ def expected(clicks: Sequence[Click]) -> dict[tuple[datetime, str], tuple[int, D
 def ran(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     folder, bootstrap, topic = tmp_path_factory.mktemp("cluster"), broker.bootstrap_servers, unique("clean")
     create_topic(bootstrap, topic, PARTITIONS)
-    outs = {name: unique(name) for name in ("kernels", "rows")}
-    for name, out in outs.items():
-        one = sink(folder, topic, name, {"kind": "kafka", "topic": out}, window="1 hour")
-        (folder / f"{name}.toml").write_text(toml(tables(bootstrap, one)))
+    outs = {name: unique(name) for name in ("kernels", "twin", "rows")}
+    sinks = {
+        name: sink(folder, topic, name, {"kind": "kafka", "topic": out}, window="1 hour")
+        for name, out in outs.items()
+    }
+    for name, members in {"kernels": ("kernels", "twin"), "rows": ("rows",)}.items():
+        written_sinks = (sinks[each] for each in members)
+        (folder / f"{name}.toml").write_text(toml(tables(bootstrap, *written_sinks)))
     chance = dice(11)
     clicks = [click(chance, number, START + number * HOUR / 10, HOUR / 10) for number in range(ALL)]
     bare = folder / "bare"
@@ -136,8 +140,9 @@ def test_executors_with_seqmark_are_asked_and_sum_up_and_a_second_run_goes_on(ra
         assert run["stopped"] == ""
         assert "asking the executors for their Python" in run["said"]
         assert run["said"][-1].endswith("summed up as it is read")
-    assert (ran.first["read"], ran.second["read"]) == (HALF, ALL - HALF)
-    assert ran.rows["kernels"] == expected(ran.clicks)
+        assert any("kernels, twin: " in each and "parsed once" in each for each in run["said"])
+    assert (ran.first["read"], ran.second["read"]) == (2 * HALF, 2 * (ALL - HALF))
+    assert ran.rows["kernels"] == ran.rows["twin"] == expected(ran.clicks)
 
 
 @pytest.mark.timeout(1200)
