@@ -138,7 +138,7 @@ def both_ways(
 ) -> tuple[list[Row], list[Row]]:
     """Return the rows of an aggregate by kernels and event by event."""
     known = EventModel.of(model)
-    plan = chosen_way(of, known, bound=None, began=None, lacking=lambda: "").plan
+    plan = chosen_way(of, known, began=None, lacking=lambda: "").plan
     assert plan is not None
     plan = PartialPlan.read(plan._replace(max_ahead_ms=None).written())
     ours = merged(spark.createDataFrame(in_tasks(plan, pieces)), of, known, plan)

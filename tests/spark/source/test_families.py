@@ -189,7 +189,7 @@ def test_a_task_takes_what_another_ones_task_has_left_and_fetches_the_rest(
 
 def way(one: Sink, model: EventModel) -> ReadingWay:
     """Return how an aggregate on a new checkpoint reads."""
-    return chosen_way(one, model, bound=None, began=None, lacking=lambda: "")
+    return chosen_way(one, model, began=None, lacking=lambda: "")
 
 
 @pytest.mark.usefixtures("spark")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -146,7 +146,12 @@ def test_what_no_codec_makes_small_is_not_written_a_second_time_for_a_topics_lim
 ) -> None:
     written: list[EncodedBatch] = []
     keep = encode.packed
-    monkeypatch.setattr(encode, "packed", lambda *args: written.append(keep(*args)) or written[-1])
+
+    def noted(*args: Any) -> EncodedBatch:
+        written.append(keep(*args))
+        return written[-1]
+
+    monkeypatch.setattr(encode, "packed", noted)
     source = [by_hand(big(at, 2), codec) for at in range(0, 400, 2)]
     out = encoded(chunk(*source), dropped=(3,), limit=limit)
     assert written == out
