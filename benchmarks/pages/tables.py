@@ -273,7 +273,7 @@ def spark(results: Results) -> Rows:
     warm = _warm(results.spark)
     ways = {
         "Seqmark's worker": (worker, warm["worker"]),
-        "Spark on the clean topic": (sink, warm["sink"]),
+        "Spark on the clean topic, in ten batches": (sink, warm["sink"]),
         "Seqmark and Spark": (both, warm["both"]),
         "Spark alone": (alone, warm["alone"]),
     }
@@ -294,9 +294,9 @@ def spark(results: Results) -> Rows:
 
 
 _BY_KERNELS = {
-    "Spark on the clean topic, summed up as it is read": "summed",
+    "Spark on the clean topic, in one batch": "summed",
     "Seqmark's worker, verdicts in place of a clean topic": "judge",
-    "Spark on the raw topic by verdicts, summed up as it is read": "by_verdicts",
+    "Spark on the raw topic by verdicts, in one batch": "by_verdicts",
 }
 """Rows of the ways that are one batch, whose JVM is not warm before it."""
 

@@ -5,11 +5,11 @@ Two ways over the same input, each from cold processes to the end of the topic:
 - Seqmark + Spark: ``seqmark worker --drain``, then ``seqmark aggregate --available-now`` on the clean topic;
 - Spark alone: one query on the raw topic with `dropDuplicatesWithinWatermark` (`spark_alone`).
 
-And beside them, with an aggregate that Seqmark's kernels sum up as they read it, so that it is one batch: from
-the clean topic (``summed``), and from the raw topic by its verdicts (``by_verdicts``, after a worker with
-``output = "verdicts"``, ``judge``).
+And beside them with all there is in one batch: from the clean topic (``summed``), and from the raw topic by its
+verdicts (``by_verdicts``, after a worker with ``output = "verdicts"``, ``judge``). All but Spark alone have the
+events summed up by Seqmark's kernels as they are read.
 
-Same parsing, windows, watermark, batches, output, partitions, memory and state store. CPU seconds are those of
+Same windows, watermark, batches, output, partitions, memory and state store. CPU seconds are those of
 whole process trees, JVM and its start included; the broker's are shown beside (in the first way it writes the
 clean topic too). Of each Spark process the second half of its batches is told apart, when its JVM is warm. Both
 outputs must hold the same rows.
