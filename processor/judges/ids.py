@@ -221,14 +221,6 @@ class IdJudge(Judge[IdEvidence]):
         to = HeaderPart(name) if rename.to.startswith("header:") else ValuePart(rename.to, only_text=True)
         return Renamer(parts, to, None if rename.keep == "header" else rename.keep, self.log.secret)
 
-    @override
-    def aside_if_known(self, evidence: IdEvidence) -> tuple[NDArray[np.int64], Fault] | None:
-        action = self._dedup.on_collision
-        if self._dedup.fingerprint is None or action == "drop":
-            return None
-        rows = np.flatnonzero((evidence.fault == 0) & ~evidence.ids.unjudged & ~evidence.kept)
-        return rows, Fault.ID_COLLISION if action == "quarantine" else Fault.TOO_LARGE
-
     @abstractmethod
     def _decided(self, records: IdColumns, prints: Fingerprints | None) -> IdJudgement:
         """Judge a chunk's records in order, and stage what is remembered."""

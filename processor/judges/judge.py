@@ -175,18 +175,6 @@ class Judge(ABC, Generic[E]):
         del topic
         return None
 
-    def aside_if_known(self, evidence: E) -> tuple[NDArray[np.int64], Fault] | None:
-        """Return the rows, rising, that go aside if their ids are known with other content, and by which code.
-
-        Args:
-            evidence: Of the rows, before they are judged.
-
-        Returns:
-            None: nothing does that only judging can tell.
-        """
-        del evidence
-        return None
-
     def size(self) -> tuple[int, int]:
         """Return how many scopes there are, or ids, and how many bytes they take."""
         return 0, 0

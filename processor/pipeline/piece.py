@@ -6,9 +6,9 @@ nothing, because the piece's columns lie in buffers that the next piece uses, of
 (`processor.wire.generation`). What it returns holds nothing of them.
 
 Invariant: what stands before a record that cannot go on is judged and encoded as if the piece ended there. Only
-judging tells whether an id is known with other content, and it cannot be taken back: so a piece ends before a
-record that could not go aside then, and the record is judged when all before it is committed. Where nothing has
-foretold that a record cannot go on, the slot is rebuilt, and its next try does the same before that record.
+judging tells whether an id is known with other content, or how large a receipt is, and it cannot be taken back:
+then the slot is rebuilt, and its next try ends a piece before that record, which is judged when all before it
+is committed.
 """
 
 from __future__ import annotations
@@ -131,15 +131,12 @@ class PieceWork:
         passage = Passage.of(self._kind, evidence.fault)
         collisions = CollisionWork(judge, self._kind.named_source)
         collisions.mark_too_large(self._encoder, piece, evidence, self._topics.sink_limit_bytes)
-        known = None if passage.observes else judge.aside_if_known(evidence)
-        at_risk = self._at_risk(number, piece, known, passage, source_ref, int(committed))
-        noted = np.flatnonzero(piece.columns.offset[:at_risk] == stop_before)
-        if noted.size and noted[0] >= committed:
-            at_risk = int(noted[0])
-        if at_risk is not None:
+        noted = np.flatnonzero(piece.columns.offset == stop_before)
+        cut = int(noted[0]) if noted.size and noted[0] >= committed else None
+        if cut is not None:
             stop = None
-            piece, passage = before(piece, at_risk), passage.before(at_risk)
-            evidence = evidence.part(slice(at_risk))
+            piece, passage = before(piece, cut), passage.before(cut)
+            evidence = evidence.part(slice(cut))
         quarantine, refused, row = self._put_aside(number, piece, evidence.fault, passage, source_ref)
         if refused is not None:
             stop = refused
@@ -164,7 +161,7 @@ class PieceWork:
             piece.batches[-1] if len(piece.batches) else None,
             part,
             stop,
-            again=at_risk is not None and stop is None,
+            again=cut is not None and stop is None,
         )
 
     def _where(self, number: int, piece: Piece, row: int, source_ref: NDArray[np.int64] | None) -> str:
@@ -218,45 +215,6 @@ class PieceWork:
                     "%s: the record passes, observed; its copy goes to quarantine (%s) %s", where, code, needs
                 )
                 rows = rows[rows > error.row]
-
-    def _at_risk(
-        self,
-        number: int,
-        piece: Piece,
-        aside: tuple[NDArray[np.int64], Fault] | None,
-        passage: Passage,
-        source_ref: NDArray[np.int64] | None,
-        start: int,
-    ) -> int | None:
-        """Return the first row from ``start`` on whose record could not go aside if judging says so."""
-        if aside is None:
-            return None
-        rows, code = aside
-        rows = rows[rows >= start]
-        if not rows.size:
-            return None
-        if self._topics.quarantine is None:
-            return int(rows[0])
-        # Most fit, whatever is to be said of them.
-        long = oversized(piece.columns, surely_fits(self._topics.quarantine_limit_bytes))
-        fault = np.full(len(piece.columns), code, np.uint8)
-        fits = partial(self._fits_quarantine, number, piece, fault, passage, source_ref)
-        return next((row for row in np.intersect1d(rows, long).tolist() if not fits(row)), None)
-
-    def _fits_quarantine(
-        self,
-        number: int,
-        piece: Piece,
-        fault: NDArray[np.uint8],
-        passage: Passage,
-        source_ref: NDArray[np.int64] | None,
-        row: int,
-    ) -> bool:
-        try:
-            self._quarantined(number, piece, np.array([row]), fault, passage, source_ref)
-        except TooLargeError:
-            return False
-        return True
 
     def _all_put_aside(
         self,

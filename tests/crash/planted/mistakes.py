@@ -891,15 +891,6 @@ MISTAKES = (
         "tests/unit/engine/test_collisions.py::test_a_copy_of_a_variant_is_owned_by_the_first_of_its_content[exact]",
     ),
     Mistake(
-        "a collision that cannot go aside is judged together with what comes before it",
-        "processor/pipeline/piece.py",
-        "            return int(rows[0])\n",
-        "            return None\n",
-        "tests/broker/modes/test_collisions.py::"
-        "test_a_collision_that_nobody_takes_stops_the_worker_with_all_before_it_committed[sink]",
-        broker=True,
-    ),
-    Mistake(
         "a collision that is dropped is remembered",
         "processor/judges/ids.py",
         "kept=self._dedup.on_collision in PASSING)\n",
