@@ -2343,8 +2343,8 @@ MISTAKES = (
     Mistake(
         "a record that a slot has to stop before is judged with those that come before it",
         "processor/pipeline/piece.py",
-        "        if noted.size and noted[0] >= committed:\n",
-        "        if noted.size and noted[0] > 1:\n",
+        "if noted.size and noted[0] >= committed else None\n",
+        "if noted.size and noted[0] > 1 else None\n",
         "tests/unit/pipeline/test_slot_pipeline.py::"
         "test_before_a_receipt_that_its_topic_does_not_take_all_is_committed_by_the_next_try",
     ),
