@@ -199,7 +199,7 @@ def test_an_answer_holds_no_id_and_no_key(asked: Worker) -> None:
         ({"pipeline": "exact", "id": "1"}, 400, "have 2 parts, and 1 were given"),
         ({"pipeline": "exact", "scope": "k"}, 400, "ask for id=WORD"),
         ({"pipeline": "whole", "id": "1"}, 400, "ask for scope=TEXT"),
-        ({"pipeline": "exact", "id": ["1", "k"], "more": "1"}, 400, "there are id, pipeline, scope"),
+        ({"pipeline": "exact", "id": ["1", "k"], "more": "1"}, 400, "there are id, id64, pipeline, scope"),
         ({"pipeline": "exact", "id": ["1"] * 17}, 400, "one per part"),
         ({"pipeline": "scoped", "scope": "x" * 2_049}, 400, "up to 2,048 bytes"),
         ({"pipeline": "exact", "id": ["x" * 4_096, "k"]}, 414, "path and query take up to"),
