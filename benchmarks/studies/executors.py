@@ -25,7 +25,7 @@ from benchmarks.cluster import cluster
 from benchmarks.peers import FailedError
 from benchmarks.rest.archive import id_sum, write_history
 from benchmarks.rest.protocol import ID, TIME, parquet_files
-from benchmarks.studies.spark import Cost, measure
+from benchmarks.studies.spark import Cost, declared, measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -50,19 +50,6 @@ sink = "bench-executors.{name}.clean"
 [pipelines.dedup]
 mode = "watermark"
 sequence = {{ from = "header", name = "seq", format = "int64" }}
-"""
-_AGGREGATE = """
-[[aggregates]]
-name = "{name}"
-topic = "bench-executors.{size}"
-event = "schemas.events:ClickEvent"
-time_field = "occurred_at"
-window = "1 hour"
-watermark = "1 hour"
-group_by = ["{group}"]
-aggregates = {{ events = "count", revenue = "sum:amount" }}
-output = {{ kind = "parquet", path = "{folder}/{name}-rows" }}
-checkpoint = "{folder}/{name}-checkpoint"
 """
 _BATCH = """
 [[batches]]
@@ -165,7 +152,8 @@ class _Study:
         place.mkdir()
         config, groups = place / "bench.toml", GROUPS[: way.aggregates]
         if groups:
-            parts = [_AGGREGATE.format(name=each, group=each, size=size, folder=place) for each in groups]
+            topic = f'topic = "bench-executors.{size}"'
+            parts = [declared(each, topic, place, each) for each in groups]
             call = ["aggregate", "-c", str(config), "--available-now", "--master", way.master, *_CORE]
         else:
             parts = [_BATCH.format(raw=self._folder / f"{size}-raw", folder=place, id=ID, time=TIME)]

@@ -60,19 +60,6 @@ source = "bench-spark.raw"
 mode = "watermark"
 sequence = {{ from = "header", name = "seq", format = "int64" }}
 """
-SINK = """
-[[aggregates]]
-name = "{sink}"
-{topic}
-event = "schemas.events:ClickEvent"
-time_field = "occurred_at"
-window = "1 hour"
-watermark = "1 hour"
-group_by = ["campaign"]
-aggregates = {{ events = "count", revenue = "sum:amount" }}
-output = {{ kind = "parquet", path = "{folder}/{sink}-rows" }}
-checkpoint = "{folder}/{sink}-checkpoint"
-"""
 CLEAN = 'sink = "bench-spark.clean"', 'topic = "bench-spark.clean"'
 VERDICTS = (
     'output = "verdicts"\nverdicts = "bench-spark.verdicts"',
@@ -146,18 +133,42 @@ def run_spark(records: int, say: Callable[[str], None]) -> dict[str, Any]:
         return {**given, "rows": compare(folder), "costs": kept}
 
 
+def declared(name: str, topic: str, folder: Path, group: str = "campaign") -> str:
+    """Return the aggregate of all ways, as a config has it.
+
+    Args:
+        name: Its name.
+        topic: The lines that say what it reads.
+        folder: Where its rows and its checkpoint go.
+        group: The field of its groups.
+    """
+    return f"""
+[[aggregates]]
+name = "{name}"
+{topic}
+event = "schemas.events:ClickEvent"
+time_field = "occurred_at"
+window = "1 hour"
+watermark = "1 hour"
+group_by = ["{group}"]
+aggregates = {{ events = "count", revenue = "sum:amount" }}
+output = {{ kind = "parquet", path = "{folder}/{name}-rows" }}
+checkpoint = "{folder}/{name}-checkpoint"
+"""
+
+
 def write_configs(folder: Path, servers: str, batch: int) -> tuple[Path, Path]:
     """Write the config with a clean topic, and the one with verdicts; return both paths."""
     clean, judged = folder / "bench.toml", folder / "verdicts.toml"
     bound = f"max_offsets_per_trigger = {batch}\n"
-    bounded = [SINK.format(folder=folder, sink=each, topic=CLEAN[1]) + bound for each in ("seqmark", "alone")]
-    summed = SINK.format(folder=folder, sink="summed", topic=CLEAN[1])
+    bounded = [declared(each, CLEAN[1], folder) + bound for each in ("seqmark", "alone")]
+    summed = declared("summed", CLEAN[1], folder)
     pipeline = PIPELINE.format(servers=servers, folder=folder, output=CLEAN[0])
     clean.write_text("".join([pipeline, *bounded, summed]))
     pipeline = PIPELINE.format(servers=servers, folder=folder, output=VERDICTS[0])
     # Another application: it judges the same source once more, from the beginning.
     pipeline = pipeline.replace('"bench-spark"', '"bench-verdicts"').replace('/state"', '/state-verdicts"')
-    judged.write_text(pipeline + SINK.format(folder=folder, sink="by_verdicts", topic=VERDICTS[1]))
+    judged.write_text(pipeline + declared("by_verdicts", VERDICTS[1], folder))
     return clean, judged
 
 
