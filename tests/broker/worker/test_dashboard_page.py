@@ -87,6 +87,7 @@ def test_the_page_shows_all_workers_while_one_is_killed_and_its_slots_move(
         shows(page, "2 partitions without an answer")
         bad += hard_for_anybody(page)
         shows(page, "1 of 1 worker ready")
+        shows(page, "p 0, 1, 2, 3")
         bad += hard_for_anybody(page)
         seen += [page.locator("#pipelines").inner_text(), page.locator("#workers").inner_text()]
         return seen, bad
