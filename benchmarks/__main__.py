@@ -25,7 +25,15 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.cluster import cluster
 from benchmarks.options import Options
-from benchmarks.pages import durations, executor_tables, id_tables, start_tables, tables
+from benchmarks.pages import (
+    durations,
+    executor_tables,
+    id_tables,
+    promises,
+    spark_tables,
+    start_tables,
+    tables,
+)
 from benchmarks.pages.picture import draw
 from benchmarks.peers import FailedError
 from benchmarks.rest.run import main as rest
@@ -33,6 +41,7 @@ from benchmarks.results import Results, commit, machine
 from benchmarks.run import Bench
 from benchmarks.studies.executors import run_executors
 from benchmarks.studies.redis_ids import run_redis
+from benchmarks.studies.restarts import run_restarts
 from benchmarks.studies.spark import run_spark
 from benchmarks.studies.starts import run_starts
 from processor.commands.console import say, table_on_stdout
@@ -45,6 +54,8 @@ if TYPE_CHECKING:
 
 IDS = "ids"
 REST = "rest"
+PARTS = {"starts", "restarts", "executors"}
+"""What fails by itself, and what is measured beside it still counts."""
 
 
 def main() -> int:
@@ -66,7 +77,10 @@ def main() -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="seqmark-bench-") as folder, cluster(say) as (servers, broker):
             Bench(options, results, servers, broker, Path(folder)).run()
-            if options.starts:
+            if options.restart_ids:
+                asked = servers, options.restart_ids, options.starts, say
+                results.restarts = _part(results, "restarts", lambda: run_restarts(*asked))
+            elif options.starts:
                 results.starts = _part(results, "starts", lambda: run_starts(servers, options.starts, say))
         if options.redis_ids:
             say(f"Redis: {options.redis_ids:,} ids")
@@ -86,7 +100,7 @@ def main() -> int:
     show(results)
     picture = draw(results, file.with_name(f"{results.kind}-systems.svg"))
     say(f"kept: {', '.join(str(each) for each in (file, picture) if each)}")
-    failed = any(run.failure for run in results.runs) or results.missing.keys() & {"starts", "executors"}
+    failed = any(run.failure for run in results.runs) or results.missing.keys() & PARTS
     return EXIT_FAILED if failed else 0
 
 
@@ -107,9 +121,12 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 def show(results: Results) -> None:
     """Print all tables."""
     ids = results.kind.startswith(IDS)
-    made = [tables.standard, tables.cases, tables.latency, tables.spark, start_tables.kernels]
+    made = [tables.standard, tables.cases, tables.latency, spark_tables.ways, start_tables.kernels]
     made += [start_tables.starts, executor_tables.executors, executor_tables.aggregates, durations.durations]
-    made += [id_tables.all_rates, id_tables.sizes, id_tables.promises] if ids else [tables.promises]
+    if ids:
+        made += [id_tables.all_rates, id_tables.sizes, start_tables.restarts, id_tables.promises]
+    else:
+        made.append(promises.promises)
     for table in (make(results) for make in made):
         if table.rows:
             table_on_stdout(table.titles, table.rows, range(table.left, len(table.titles)))

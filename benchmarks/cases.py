@@ -48,6 +48,11 @@ MOST_BROKER_US = 0.15
 MOST_WRITTEN_BYTES = 0.15
 COLD_S, WARM_S = 10.0, 2.0
 """From a worker's start to its first record, at most: with an empty cache of kernels, and with a warm one."""
+READY_S, RESTART_IDS = 2.5, 50_000_000
+"""From a worker's start until it is ready, at most, with so many ids and an intact disk."""
+SPARK_US, SINK_US, SPARK_FACTOR = 6.0, 4.5, 6.0
+"""CPU µs of a record from a raw topic to an aggregate, at most: all of it, and Spark's part, both warm; and how
+far that is to be ahead of Spark alone."""
 EXECUTOR_FACTOR, EXECUTOR_CORES = 1.7, 4
 """Rate with a second executor, at least; with fewer cores, which driver and broker take too, by CPU."""
 LATENCY_OVER_MS = 150

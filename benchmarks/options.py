@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from benchmarks.cases import CASES, ID_CASES, QUICK_DIVISOR, choose, choose_peers, scaled
+from benchmarks.cases import CASES, ID_CASES, QUICK_DIVISOR, RESTART_IDS, choose, choose_peers, scaled
 from benchmarks.peers import ID_PEERS, PEERS
 
 if TYPE_CHECKING:
@@ -36,6 +36,7 @@ class Options:
         spark_records: Records for the comparison with Spark alone; 0: it is left out.
         redis_ids: How many ids are put into Redis; 0: none.
         starts: How often a worker is started in each way; 0: not at all.
+        restart_ids: With how many ids it is started in those cases; 0: it is not.
     """
 
     kind: str
@@ -48,6 +49,7 @@ class Options:
     spark_records: int
     redis_ids: int
     starts: int
+    restart_ids: int
 
     @property
     def executor_records(self) -> int:
@@ -73,8 +75,8 @@ class Options:
         # Starting Spark three times alone takes a minute and a half.
         spark = _switch(environ, "SPARK", default=not quick and not ids)
         repetitions = _number(environ, "REPEAT") or (1 if quick else 3)
-        # Compiling all kernels takes two minutes, each time.
-        starts = _switch(environ, "STARTS", default=not quick and not ids)
+        # Compiling all kernels takes two minutes, each time, and so does taking in many ids.
+        starts = _switch(environ, "STARTS", default=not quick)
         return cls(
             kind=("ids-" + kind).rstrip("-") if ids else kind or "latest",
             quick=quick,
@@ -86,6 +88,7 @@ class Options:
             spark_records=min(SPARK_RECORDS, records or SPARK_RECORDS) if spark else 0,
             redis_ids=min(REDIS_IDS, records or REDIS_IDS) if ids and peers else 0,
             starts=repetitions if starts else 0,
+            restart_ids=min(RESTART_IDS, records or RESTART_IDS) if ids and starts else 0,
         )
 
     def limit(self, record_limit: int | None) -> int | None:

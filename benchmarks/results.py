@@ -70,6 +70,7 @@ class Results:
         redis: Bytes per id, as `benchmarks.studies.redis_ids` returns it.
         took: By case, the seconds of all of it (``all_s``) and of making its sources (``producing_s``).
         starts: Starts of a worker, as `benchmarks.studies.starts` returns them.
+        restarts: Starts with many ids, as `benchmarks.studies.restarts` returns them.
         executors: What a second executor and a second aggregate cost, as `benchmarks.studies.executors` has it.
     """
 
@@ -89,6 +90,7 @@ class Results:
     redis: dict[str, Any] = field(default_factory=dict)
     took: dict[str, dict[str, float]] = field(default_factory=dict)
     starts: dict[str, Any] = field(default_factory=dict)
+    restarts: dict[str, Any] = field(default_factory=dict)
     executors: dict[str, Any] = field(default_factory=dict)
 
     def _runs(self, case: str, system: str, guarantee: str) -> Iterator[Run]:

@@ -13,7 +13,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.cases import SIZES, STANDARD
-from benchmarks.pages import durations, executor_tables, id_tables, start_tables, tables
+from benchmarks.pages import (
+    durations,
+    executor_tables,
+    id_tables,
+    promises,
+    spark_tables,
+    start_tables,
+    tables,
+)
 from benchmarks.pages.picture import draw
 from benchmarks.rest import pages
 from benchmarks.rest.results import read as read_rest
@@ -76,9 +84,9 @@ _BLOCKS: dict[str, Callable[[Results], str | tables.Rows]] = {
     "short": lambda results: short(results, STANDARD),
     "standard": tables.standard,
     "cases": tables.cases,
-    "promises": tables.promises,
+    "promises": promises.promises,
     "latency": tables.latency,
-    "spark": tables.spark,
+    "spark": spark_tables.ways,
     "starts": start_tables.starts,
     "kernels": start_tables.kernels,
     "executors": executor_tables.executors,
@@ -92,6 +100,7 @@ _BLOCKS: dict[str, Callable[[Results], str | tables.Rows]] = {
     "ids-rates": id_tables.all_rates,
     "ids-bytes": id_tables.sizes,
     "ids-promises": id_tables.promises,
+    "ids-restarts": start_tables.restarts,
     "ids-kernels": start_tables.kernels,
     "ids-durations": durations.durations,
 }

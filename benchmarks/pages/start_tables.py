@@ -40,6 +40,16 @@ def starts(results: Results) -> Rows:
     return Rows(titles, rows, 2)
 
 
+def restarts(results: Results) -> Rows:
+    """List how soon a worker is ready again, by the ids that it has."""
+    rows = []
+    found = results.restarts.get("restarts", ())
+    for ids in dict.fromkeys(each["ids"] for each in found):
+        shown = (spread(each[what] for each in found if each["ids"] == ids) for what in ("ready_s", "cpu_s"))
+        rows.append((f"{ids:,}", *shown))
+    return Rows(("ids", "ready after s", "CPU s"), rows, 0)
+
+
 def kernels(results: Results) -> Rows:
     """Compare kernels compiled for exactly this machine with those of a wheel."""
     rows = []

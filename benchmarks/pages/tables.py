@@ -5,20 +5,13 @@ Invariant: nothing is measured or rounded elsewhere; a figure that is not there 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.cases import (
     CASES,
-    COST_OF_EXACTNESS,
-    FACTORS,
-    LATENCY_OVER_MS,
-    LEAST_VERDICTS,
-    LONG,
-    MOST_BROKER_US,
-    MOST_WRITTEN_BYTES,
     STANDARD,
 )
-from benchmarks.peers import COMMIT_MS, OWN, RECEIPTS, SEQMARK, VERDICTS
+from benchmarks.peers import OWN, RECEIPTS, SEQMARK, VERDICTS
 from benchmarks.results import Spread, median
 
 if TYPE_CHECKING:
@@ -184,60 +177,6 @@ def reached(value: float | None, least: float | None, aim: float | None) -> str:
     return "aim" if aim is not None and value >= aim else "yes"
 
 
-def promises(results: Results) -> Rows:
-    """List what was promised beside rates."""
-    rows = []
-    for case, system, factor in FACTORS:
-        own, theirs = (steady_rate(results, case, each) for each in (SEQMARK, system))
-        value = own / theirs if own and theirs else None
-        shown, good = (NONE, NONE) if value is None else times(value, factor)
-        where = "" if case == STANDARD else ", resends in tails"
-        name = f"ahead of {results.title(system)}, exactly once both{where}"
-        rows.append((name, f"{factor:.0f} times", shown, good))
-    rows += _verdict_promises(results)
-    ours = steady_rate(results, STANDARD, SEQMARK)
-    loose = steady_rate(results, STANDARD, SEQMARK, "at_least_once")
-    cost = 1 - ours / loose if ours and loose else None
-    target = f"{COST_OF_EXACTNESS:.0%} at most"
-    shown, good = (
-        (NONE, NONE) if cost is None else (f"{cost:.0%}", "yes" if cost <= COST_OF_EXACTNESS else "no")
-    )
-    rows.append(("what exactly once costs against at least once", target, shown, good))
-    bound = COMMIT_MS + LATENCY_OVER_MS
-    p99 = next((each.p99_ms for each in results.latency if (each.system, each.guarantee) == OURS), None)
-    shown, good = (NONE, NONE) if p99 is None else (f"{p99:.0f} ms", "yes" if p99 <= bound else "no")
-    # A quick run's broker is not warm yet, and a part may be of one.
-    good = good if results.kind == "latest" else NONE
-    rows.append(("p99 from produce to visible at half load", f"{bound} ms at most", shown, good))
-    return Rows(("promise", "target", "measured", "reached"), rows, 4)
-
-
-def _verdict_promises(results: Results) -> list[tuple[str, str, str, str]]:
-    """List what was promised of verdicts, in the long case or the standard one; nothing without either."""
-    figures = results.of(LONG, VERDICTS) or results.of(STANDARD, VERDICTS)
-    if not figures:
-        return []
-    rate = median(figures, half) if steady(figures) else None
-    rows = [
-        (
-            "verdicts, records per CPU second",
-            f"{rounded(LEAST_VERDICTS)} at least",
-            rounded(rate),
-            reached(rate, LEAST_VERDICTS, None),
-        )
-    ]
-    for name, most, column, unit in (
-        ("verdicts, the broker's CPU, 2nd half", MOST_BROKER_US, half_broker_us, "µs"),
-        ("verdicts, bytes written", MOST_WRITTEN_BYTES, written_bytes, "B"),
-    ):
-        # Both are 0 where the broker is not ours.
-        value = (median(figures, column) or None) if steady(figures) else None
-        good = NONE if value is None else "yes" if value <= most else "no"
-        shown = NONE if value is None else f"{rounded(value)} {unit} a record"
-        rows.append((name, f"{most} {unit} a record at most", shown, good))
-    return rows
-
-
 def steady_rate(results: Results, case: str, system: str, guarantee: str = "exactly_once") -> float | None:
     """Return what a system did in the second half; None where that was too short to be compared.
 
@@ -259,71 +198,6 @@ def latency(results: Results) -> Rows:
         delays = (f"{ms:.0f}" for ms in (each.p50_ms, each.p99_ms, each.most_ms))
         rows.append((results.title(each.system), WORDS[each.guarantee], f"{each.rate:,}", *delays))
     return Rows(("system", "guarantee", "records per s offered", "p50 ms", "p99 ms", "slowest ms"), rows, 2)
-
-
-def spark(results: Results) -> Rows:
-    """Compare Seqmark and Spark with Spark alone, from raw topic to aggregate."""
-    found = results.spark.get("costs", {})
-    if not found:
-        return Rows((), [])
-    worker, sink, alone = (found[name] for name in ("worker", "sink", "alone"))
-    added = ("wall_s", "cpu_s", "broker_cpu_s", "state_files_bytes")
-    both = {name: worker[name] + sink[name] for name in added}
-    both |= {"peak_rss_bytes": max(worker["peak_rss_bytes"], sink["peak_rss_bytes"]), "state": sink["state"]}
-    warm = _warm(results.spark)
-    ways = {
-        "Seqmark's worker": (worker, warm["worker"]),
-        "Spark on the clean topic, in ten batches": (sink, warm["sink"]),
-        "Seqmark and Spark": (both, warm["both"]),
-        "Spark alone": (alone, warm["alone"]),
-    }
-    rows = [_way(name, cost, us, results.spark["records"]) for name, (cost, us) in ways.items()]
-    rows += [
-        _way(name, found[key], None, results.spark["records"])
-        for name, key in _BY_KERNELS.items()
-        if key in found
-    ]
-    half_way = f"{warm['alone'] / warm['both']:.1f} times" if warm["alone"] and warm["both"] else NONE
-    factors = f"{alone['cpu_s'] / both['cpu_s']:.1f} times", half_way
-    rows.append(("Seqmark and Spark are ahead by", *[""] * 3, *factors, *[""] * 3))
-    titles = (
-        "way", "wall s", "CPU s", "broker CPU s", "records per CPU s", "CPU µs a record, 2nd half",
-        "state rows, most", "state files MB", "peak memory MB",
-    )  # fmt: skip
-    return Rows(titles, rows)
-
-
-_BY_KERNELS = {
-    "Spark on the clean topic, in one batch": "summed",
-    "Seqmark's worker, verdicts in place of a clean topic": "judge",
-    "Spark on the raw topic by verdicts, in one batch": "by_verdicts",
-}
-"""Rows of the ways that are one batch, whose JVM is not warm before it."""
-
-
-def _way(name: str, cost: dict[str, Any], us: float | None, records: int) -> tuple[str, ...]:
-    """Return one row."""
-    return (
-        name,
-        *(f"{cost[part]:.1f}" for part in ("wall_s", "cpu_s", "broker_cpu_s")),
-        rounded(records / cost["cpu_s"]),
-        NONE if us is None else f"{us:.1f}",
-        f"{cost['state'].get('seqmark_sink_state_rows', 0):,.0f}",
-        f"{cost['state_files_bytes'] / 1e6:,.1f}",
-        f"{cost['peak_rss_bytes'] / 1e6:,.0f}",
-    )
-
-
-def _warm(found: dict[str, Any]) -> dict[str, float | None]:
-    """Return CPU µs per record of the raw topic once a JVM is warm; the worker's include its start."""
-    records = found["records"]
-    us: dict[str, float | None] = {"worker": found["costs"]["worker"]["cpu_s"] / records * 1e6}
-    for name in ("sink", "alone"):
-        cost = found["costs"][name]
-        each = cost["half_cpu_s"] / cost["half_rows"] if cost.get("half_rows") else None
-        us[name] = each and each * cost["rows"] / records * 1e6
-    us["both"] = us["worker"] + us["sink"] if us["worker"] and us["sink"] else None
-    return us
 
 
 def settings(results: Results) -> Rows:

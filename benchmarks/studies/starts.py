@@ -185,7 +185,7 @@ async def _followed(peer: Peer, job: Job, port: int, kernels: str) -> Start:
         began, cpu_s = time.monotonic(), 0.0
         with program(peer, job) as process:
             tree = Tree(process.pid)
-            health = asyncio.create_task(_healthy(port))
+            health = asyncio.create_task(first_answer(port, "/health"))
             first = asyncio.create_task(_first_record(client, job))
             pending = {health, first}
             while pending:
@@ -205,17 +205,17 @@ async def _followed(peer: Peer, job: Job, port: int, kernels: str) -> Start:
         await client.close()
 
 
-async def _healthy(port: int) -> float:
-    """Return when ``/health`` answered first."""
+async def first_answer(port: int, path: str) -> float:
+    """Return when a worker's page answered with 200 first, by `time.monotonic`."""
 
     def asked() -> float:
         while True:
-            with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=1):
+            with suppress(OSError), urllib.request.urlopen(url, timeout=1):
                 return time.monotonic()
             if given_up.wait(LOOK_S):
                 return 0.0
 
-    given_up = Event()
+    url, given_up = f"http://127.0.0.1:{port}{path}", Event()
     try:
         return await asyncio.to_thread(asked)
     finally:

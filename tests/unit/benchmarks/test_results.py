@@ -15,7 +15,7 @@ from benchmarks.cases import CASES, LONG, STANDARD, choose, turns
 from benchmarks.measure.cost import Figures, Sample, figures
 from benchmarks.measure.processes import Tree, running
 from benchmarks.options import Options
-from benchmarks.pages import publish, tables
+from benchmarks.pages import promises, publish, tables
 from benchmarks.pages.picture import draw
 from benchmarks.peers import PEERS, SEQMARK, VERDICTS, Job, find_peer
 from benchmarks.rest.results import read as read_rest
@@ -196,7 +196,7 @@ def test_a_second_half_of_a_few_looks_is_marked_and_judged_by_nobody() -> None:
 
 
 def test_the_promises_compare_runs_of_the_same_results() -> None:
-    found = {row[0]: row[2:] for row in tables.promises(results()).rows}
+    found = {row[0]: row[2:] for row in promises.promises(results()).rows}
 
     assert found["ahead of Flink 2, exactly once both"] == ("5.0 times", "yes")
     assert found["what exactly once costs against at least once"] == ("5%", "yes")
@@ -209,7 +209,7 @@ def test_verdicts_are_held_against_what_they_may_cost() -> None:
         made(4_100_000.0), half_cpu_s=1.0, half_broker_cpu_s=0.4, records=4_000_000, written_bytes=400_000
     )
     found.runs.append(Run(STANDARD, VERDICTS, "exactly_once", 0, replace(cheap, half_records=4_100_000)))
-    rows = {row[0]: row[1:] for row in tables.promises(found).rows}
+    rows = {row[0]: row[1:] for row in promises.promises(found).rows}
 
     assert rows["verdicts, records per CPU second"] == ("4,000,000 at least", "4,100,000", "yes")
     assert rows["verdicts, the broker's CPU, 2nd half"] == (
@@ -226,7 +226,7 @@ def test_what_was_too_short_to_be_measured_keeps_no_promise_and_breaks_none() ->
     short.kind = "quick"
     short.runs = [replace(run, figures=made(5_000_000.0)) for run in short.runs]
 
-    assert {row[3] for row in tables.promises(short).rows} == {"-"}
+    assert {row[3] for row in promises.promises(short).rows} == {"-"}
 
 
 def test_repetitions_that_were_too_short_are_left_out_of_what_is_promised() -> None:

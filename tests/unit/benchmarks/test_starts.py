@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from benchmarks.cases import ID_CASES, LONG, SIZES, STANDARD, choose, turns
+from benchmarks.cases import ID_CASES, LONG, RESTART_IDS, SIZES, STANDARD, choose, turns
 from benchmarks.measure.cost import Figures
 from benchmarks.options import EXECUTOR_RUNS, Options
-from benchmarks.pages import executor_tables, publish, start_tables
+from benchmarks.pages import executor_tables, id_tables, promises, publish, spark_tables, start_tables
 from benchmarks.pages.durations import durations
 from benchmarks.peers import SEQMARK, SHIPPED, Job, find_peer
 from benchmarks.results import Results, Run
@@ -23,7 +23,16 @@ if TYPE_CHECKING:
     from benchmarks.peers import Guarantee
 
 BOTH: tuple[Guarantee, ...] = ("exactly_once", "at_least_once")
-NEW = ("starts", "kernels", "ids-kernels", "executors", "aggregates", "durations", "ids-durations")
+NEW = (
+    "starts",
+    "kernels",
+    "ids-kernels",
+    "executors",
+    "aggregates",
+    "durations",
+    "ids-durations",
+    "ids-restarts",
+)
 
 
 def start(kernels: str, mode: str, first_s: float) -> dict[str, Any]:
@@ -146,6 +155,68 @@ def test_starts_and_executors_belong_to_a_whole_run() -> None:
 
     assert (whole.starts, whole.executor_records) == (3, EXECUTOR_RUNS * whole.spark_records)
     assert Options.read({"QUICK": "1"}).starts == 0
-    assert Options.read({}, ids=True).starts == 0
+    assert whole.restart_ids == 0
+    assert (Options.read({}, ids=True).starts, Options.read({}, ids=True).restart_ids) == (3, RESTART_IDS)
+    assert Options.read({"STARTS": "0"}, ids=True).restart_ids == 0
+    assert Options.read({"RECORDS": "1000"}, ids=True).restart_ids == 1000
+    assert Options.read({"QUICK": "1"}, ids=True).restart_ids == 0
     assert Options.read({"STARTS": "0"}).kind == "partial"
     assert (Options.read({"STARTS": "1", "QUICK": "1"}).starts, len({way.name for way in WAYS})) == (1, 6)
+
+
+def again(ids: int, ready_s: float) -> dict[str, Any]:
+    return {"ids": ids, "ready_s": ready_s, "cpu_s": 3.0}
+
+
+@pytest.mark.parametrize(("slowest_s", "reached"), [(2.5, "yes"), (2.6, "no")])
+def test_a_worker_with_many_ids_is_held_against_its_bound_by_the_median(slowest_s: float, reached: str) -> None:
+    few = [again(1_000_000, seconds) for seconds in (9.0, 9.1, 9.2)]
+    many = [again(RESTART_IDS, seconds) for seconds in (slowest_s, 2.1, 7.0)]
+    results = Results("ids", restarts={"restarts": few + many})
+
+    rows = start_tables.restarts(results).rows
+    (promise,) = id_tables.promises(results).rows
+
+    assert rows[0][:2] == ("1,000,000", "9.10 (9.00-9.20)")
+    assert rows[1][0] == f"{RESTART_IDS:,}"
+    assert promise[1:] == ("2.5 s at most", f"{slowest_s} s", reached)
+
+
+def test_fewer_ids_than_were_promised_keep_no_promise() -> None:
+    results = Results("ids-partial", restarts={"restarts": [again(1_000_000, 1.0)]})
+
+    assert id_tables.promises(results).rows == []
+
+
+def costs(sink_us: float, alone_us: float) -> dict[str, Any]:
+    """Return ways that take so much in the later half of a million records, of which the worker takes 1 µs."""
+
+    def way(cpu_us: float) -> dict[str, float]:
+        return {"cpu_s": 1.0, "half_rows": 500_000, "half_cpu_s": cpu_us / 2, "rows": 1_000_000}
+
+    return {"worker": {"cpu_s": 1.0}, "sink": way(sink_us), "alone": way(alone_us)}
+
+
+@pytest.mark.parametrize(
+    ("sink_us", "alone_us", "expected"),
+    [
+        (4.5, 33.0, [("5.5 µs", "yes"), ("4.5 µs", "yes"), ("6.0 times", "yes")]),
+        (5.1, 33.0, [("6.1 µs", "no"), ("5.1 µs", "no"), ("5.4 times", "no")]),
+    ],
+)
+def test_an_aggregate_is_held_against_what_it_may_cost_and_against_spark_alone(
+    sink_us: float, alone_us: float, expected: list[tuple[str, str]]
+) -> None:
+    results = Results("latest", spark={"records": 1_000_000, "costs": costs(sink_us, alone_us)})
+
+    assert [row[2:] for row in spark_tables.promises(results)] == expected
+    assert promises.promises(results).rows[-3:] == spark_tables.promises(results)
+
+
+def test_a_later_half_that_nobody_saw_keeps_no_promise() -> None:
+    short = costs(4.0, 30.0)
+    short["sink"]["half_rows"] = 0
+
+    rows = spark_tables.promises(Results("latest", spark={"records": 1_000_000, "costs": short}))
+
+    assert [row[2:] for row in rows] == [("-", "-")] * 3
