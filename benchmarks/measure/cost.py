@@ -156,7 +156,7 @@ def program(peer: Peer, job: Job) -> Iterator[subprocess.Popen[bytes]]:
             yield process
     except (FailedError, WrongOutputError, SeqmarkError) as error:
         text = log.read_text(errors="replace")[-_LOG_CHARACTERS:]
-        raise FailedError(f"{peer.name}, {job.guarantee}: {error}. The end of its log:\n{text}") from error
+        raise FailedError(f"{peer.name}, {job.guarantee}: {error}.\nThe end of its log:\n{text}") from error
 
 
 async def until_committed(
