@@ -7,10 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from benchmarks.cases import (
-    CASES,
-    STANDARD,
-)
+from benchmarks.cases import CASES, STANDARD
 from benchmarks.peers import OWN, RECEIPTS, SEQMARK, VERDICTS
 from benchmarks.results import Spread, median
 
