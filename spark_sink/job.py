@@ -16,6 +16,7 @@ With the trigger `availableNow` Spark makes one batch of Seqmark's own source. W
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
@@ -70,6 +71,8 @@ __all__ = ["Audience", "SinkJob", "SinkOptions"]
 
 _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _LOOK_S = 5.0
+_REPORTS_S = 30.0
+"""So long a query's reports may come after its end: they say what its last batches did not count, and why."""
 _IDLE_MS = ("spark.sql.streaming.noDataProgressEventInterval", "100")
 """How long a query has nothing to do before Spark says so, and how often."""
 
@@ -94,6 +97,16 @@ class _Running:
     until_idle: bool
     idle: bool = False
     ended: bool = False
+    gone_s: float | None = None
+
+    @property
+    def given_up(self) -> bool:
+        """Whether it has ended, and so long ago that no report of it can be expected any more."""
+        if self.query.isActive:
+            return False
+        now_s = time.monotonic()
+        self.gone_s = now_s if self.gone_s is None else self.gone_s
+        return now_s - self.gone_s >= _REPORTS_S
 
 
 class SinkJob:
@@ -339,7 +352,7 @@ class SinkJob:
             except Empty:
                 # Spark's reports may be dropped where there are too many of them.
                 for each in self._running.values():
-                    if not each.query.isActive:
+                    if each.given_up:
                         self._ended(each)
                 continue
             if news is None:

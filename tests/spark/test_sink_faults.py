@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+import time
 from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
@@ -108,6 +109,7 @@ def test_an_end_that_spark_reports_late_does_not_end_the_next_run(
     spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job, "_LOOK_S", 0.2)
+    monkeypatch.setattr(job, "_REPORTS_S", 0.2)
     topic = unique("clean")
     create_topic(broker.bootstrap_servers, topic)
     sending(broker, topic, 0, 10)
@@ -123,6 +125,30 @@ def test_an_end_that_spark_reports_late_does_not_end_the_next_run(
 
     # The newest event's window is still open.
     assert total(spark, tmp_path) == 20 - 1
+
+
+class Behind(HeldUp):
+    """Holds up each batch's report until its query has been gone for a while."""
+
+    def onQueryProgress(self, _event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        time.sleep(3.0)
+
+
+def test_reports_that_come_after_the_end_are_waited_for(
+    spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job, "_LOOK_S", 0.2)
+    topic = unique("clean")
+    create_topic(broker.bootstrap_servers, topic)
+    sending(broker, topic, 0, 10)
+    behind = Behind()
+    spark.streams.addListener(behind)
+    try:
+        done = run(to_files(broker, tmp_path, topic))
+    finally:
+        spark.streams.removeListener(behind)
+
+    assert done.totals["files"].rows == 10
 
 
 @pytest.mark.usefixtures("spark")
