@@ -99,14 +99,13 @@ class _Running:
     ended: bool = False
     gone_s: float | None = None
 
-    @property
     def given_up(self) -> bool:
-        """Whether it has ended, and so long ago that no report of it can be expected any more."""
+        """Look whether it has ended, and so long since a look found it gone that no report can be expected."""
         if self.query.isActive:
             return False
-        now_s = time.monotonic()
-        self.gone_s = now_s if self.gone_s is None else self.gone_s
-        return now_s - self.gone_s >= _REPORTS_S
+        if self.gone_s is None:
+            self.gone_s = time.monotonic()
+        return time.monotonic() - self.gone_s >= _REPORTS_S
 
 
 class SinkJob:
@@ -352,7 +351,7 @@ class SinkJob:
             except Empty:
                 # Spark's reports may be dropped where there are too many of them.
                 for each in self._running.values():
-                    if each.given_up:
+                    if each.given_up():
                         self._ended(each)
                 continue
             if news is None:
