@@ -28,6 +28,8 @@ from tests.support.kafka.topics import CALL_S, admin, until
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from confluent_kafka.admin import ClusterMetadata
+
 NODES = (1, 2, 3)
 HEAP_MB = 320
 SHORT_CALL_S = 5.0
@@ -119,17 +121,19 @@ class Cluster:
         self.wait_in_sync()
 
     def wait_in_sync(self) -> None:
-        """Wait until every partition has all of its replicas in sync."""
-        client = admin(self.direct)
+        """Wait until every partition has all of its replicas in sync, as every node says.
 
-        def settled() -> bool:
-            found = client.list_topics(timeout=CALL_S)
+        A node that was halted knows for a while what was true before.
+        """
+
+        def settled(node: int) -> bool:
+            found = self._told(node)
             parts = [part for topic in found.topics.values() for part in topic.partitions.values()]
             return len(found.brokers) == len(NODES) and all(
                 len(part.isrs) == len(part.replicas) for part in parts
             )
 
-        until(settled, "all replicas are in sync", WAIT_S)
+        until(lambda: all(map(settled, NODES)), "all replicas are in sync", WAIT_S)
 
     def wait_leads_nothing(self, node: int) -> None:
         """Wait until others lead in the place of a node, which may hang."""
@@ -168,18 +172,33 @@ class Cluster:
         os.kill(self.nodes[node].pid, signal.SIGCONT)
 
     def create_topic(self, topic: str, leaders: Sequence[int], replicas: int = len(NODES)) -> None:
-        """Create a topic whose partitions are led by these nodes, in order, and have so many replicas."""
+        """Create a topic whose partitions are led by these nodes, in order, and have so many replicas.
+
+        All nodes serve, and know it in the end: a client may ask any of them.
+        """
         client = admin(self.direct)
         settings = {"retention.ms": "-1", "min.insync.replicas": str(min(replicas, 2))}
         where = [[leader, *(node for node in NODES if node != leader)][:replicas] for leader in leaders]
         new = NewTopic(topic, len(leaders), replica_assignment=where, config=settings)
         client.create_topics([new])[topic].result(CALL_S)
-        until(lambda: self.leaders(topic) == list(leaders), f"leaders of {topic}")
+
+        def known() -> bool:
+            return all(_leaders(self._told(node), topic) == list(leaders) for node in NODES)
+
+        until(known, f"leaders of {topic}")
 
     def leaders(self, topic: str) -> list[int]:
         """Return who leads a topic's partitions, in order; -1: nobody. Empty while it is not known."""
-        found = admin(self.direct).list_topics(timeout=CALL_S).topics.get(topic)
-        return [] if found is None else [part.leader for _, part in sorted(found.partitions.items())]
+        return _leaders(admin(self.direct).list_topics(timeout=CALL_S), topic)
+
+    def _told(self, node: int) -> ClusterMetadata:
+        """Return what a node says of the cluster: a new client knows nobody else whom it could ask."""
+        return admin(self.nodes[node].bootstrap_servers).list_topics(timeout=CALL_S)
+
+
+def _leaders(found: ClusterMetadata, topic: str) -> list[int]:
+    parts = found.topics[topic].partitions if topic in found.topics else {}
+    return [part.leader for _, part in sorted(parts.items())]
 
 
 @pytest.fixture(scope="session")
