@@ -46,6 +46,7 @@ from tests.support.kafka.topics import (
     New,
     Record,
     admin,
+    group_members,
     group_offsets,
     open_transactions,
     read_topic,
@@ -155,13 +156,13 @@ class Scene:
         self.config: WorkerConfig = replace(config, pipelines=(self._rules.applied(pipeline),))
         # One client for all questions: a new one now and then waits seconds for its first answer.
         self._admin = admin(bootstrap)
-        self._workers: list[Worker] = []
+        self._workers: list[tuple[str, Worker]] = []
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for worker in self._workers:
+        for _member, worker in self._workers:
             worker.kill()
 
     def feed(self, dice: random.Random) -> Feed:
@@ -207,13 +208,31 @@ class Scene:
         if local_s is not None:
             env["SEQMARK_TEST_LOCAL_WRITE_S"] = str(local_s)
         worker = start_worker(config, env=env, drain=drain, web=False, fresh=fresh)
-        self._workers.append(worker)
+        self._workers.append((member, worker))
         return worker
 
     def drain(self, member: str = "a", state: str | None = None) -> None:
-        """Run a worker until everything is done."""
+        """Run a worker until everything is done.
+
+        Members that are dead hold their slots until their session is over, and a drain would leave these.
+        """
+        living = {member, *(name for name, worker in self._workers if worker.alive)}
+        dead = {name for name, _ in self._workers} - living
+        until(lambda: not self._in_group(dead), f"the sessions of {sorted(dead)} are over", WAIT_S)
         worker = self.worker(member, drain=True, state=state)
         assert worker.wait() == 0, worker.stderr
+
+    def _in_group(self, members: set[str]) -> bool:
+        """Whether one of these is in the group, as far as is known."""
+        if not members:
+            return False
+        try:
+            # A static member's id begins with the name of its instance.
+            found = group_members(self._bootstrap, self.config.application_id)
+        except KafkaException:  # who coordinates it is not known yet
+            return True
+        starts = tuple(f"{self.config.application_id}-{member}-" for member in members)
+        return any(each.startswith(starts) for each in found)
 
     def local_marks(self, member: str = "a") -> list[int | None]:
         """Return how far the local state of a member that has ended has taken in each changelog partition."""
