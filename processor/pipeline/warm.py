@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 
 _HOUR_MS = 3_600_000
 MANY = max(PIECE_ROWS, LEAST_IDS) + 8
+_WARM: set[str] = set()
+"""The modes whose kernels this process has."""
 PARTS = 7
 """Of the work on a hop, as it is shown: a chunk each in most."""
 
@@ -66,12 +68,14 @@ def warm(
     """Compile the kernels that pipelines of these modes use; those of ids take about 20 s to compile.
 
     ``progress`` is called at the start and after each part of the work: how many are done, how many there are.
+    What this process has done before is not done again.
     """
-    if not COMPILES:
+    cold = [mode for mode in MODES if mode in modes and mode not in _WARM]
+    if not COMPILES or not cold:
         return
     with disarmed(), _silent("processor.state.restore"):
-        dedups = [dedup for mode in MODES if mode in modes for dedup in MODES[mode].examples]
-        asyncio.run(_work(dedups, progress))
+        asyncio.run(_work([dedup for mode in cold for dedup in MODES[mode].examples], progress))
+    _WARM.update(cold)
 
 
 def compiled() -> int:

@@ -3,7 +3,8 @@
     python -m tests.support.worker.fork_server SOCKET
 
 Importing takes two seconds of CPU, loading the kernels another, and the suite starts hundreds of commands. A
-fork has what a fresh process has after its imports: no thread, no loop, no config.
+fork has what a fresh process has after its imports: no thread, no loop, no config; and its kernels are warm, so
+that a worker does not work on made-up records again.
 
 Each connection to the socket is one process. The client asks with a line of JSON, ``{"arguments": [...],
 "folder": "...", "environment": {...}, "umask": N, "stdout": "...", "stderr": "..."}``, and gets two lines: the

@@ -7,7 +7,7 @@ import json
 import pkgutil
 import subprocess
 import sys
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from numba.core.dispatcher import Dispatcher
@@ -83,5 +83,25 @@ def test_where_nothing_is_compiled_nothing_is_warmed_up(monkeypatch: pytest.Monk
         raise AssertionError("in plain Python it takes a minute")
 
     monkeypatch.setattr(warm_up, "COMPILES", False)
+    monkeypatch.setattr(warm_up, "_WARM", set())
     monkeypatch.setattr(warm_up, "_work", work)
     warm_up.warm()
+
+
+def test_a_process_warms_a_mode_up_once_and_again_if_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[list[dict[str, Any]]] = []
+    broken = [MemoryError()]
+
+    async def work(dedups: list[dict[str, Any]], _progress: object) -> None:
+        if broken:
+            raise broken.pop()
+        done.append(dedups)
+
+    monkeypatch.setattr(warm_up, "_WARM", set())
+    monkeypatch.setattr(warm_up, "_work", work)
+    with pytest.raises(MemoryError):
+        warm(["watermark"])
+    warm(["watermark"])
+    warm()
+    warm()
+    assert done == [list(MODES["watermark"].examples), list(MODES["insert-id"].examples)]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from processor.ops.metrics import Metrics
+from processor.pipeline import warm as warm_up
 from processor.pipeline.warm import warm
 from processor.worker import compiling
 
@@ -57,8 +58,11 @@ def test_compiling_is_shown_and_said_while_the_event_loop_goes_on(
     assert ended.startswith("12 kernels compiled in ")
 
 
-def test_a_start_that_loads_kernels_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_start_that_loads_kernels_says_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     warm(["watermark"])
+    monkeypatch.setattr(warm_up, "_WARM", set())  # as a process that begins
     asyncio.run(compiling.compile_kernels(["watermark"], Metrics()))
     assert caplog.records == []
 
