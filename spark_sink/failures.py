@@ -17,6 +17,7 @@ class _Remedy(NamedTuple):
     meaning: str
 
 
+_TOO_SLOW = r"Python worker failed to connect back"
 # The first that fits counts.
 _REMEDIES = (
     _Remedy(
@@ -43,7 +44,7 @@ _REMEDIES = (
         "a disk is full. Nothing is counted twice: make room and start again",
     ),
     _Remedy(
-        r"Python worker failed to connect back",
+        _TOO_SLOW,
         "a Python worker of Spark's did not start in time: the machine has too much to do. Nothing is counted "
         "twice: start again",
     ),
@@ -75,6 +76,11 @@ def explain(name: str, topic: str, error: BaseException) -> StopError:
     elif (gone := _GONE.search(message)) is not None:
         message = f"{_REMEDIES[0].meaning.replace(' from {topic}', '')} ({message[: gone.end()]})"
     return StopError(message if message.startswith(f"aggregate {name}") else f"aggregate {name}: {message}")
+
+
+def was_too_slow(error: BaseException) -> bool:
+    """Return whether a Python worker of Spark's did not start within the 10 s that Spark waits for one."""
+    return re.search(_TOO_SLOW, str(error)) is not None
 
 
 def _meaning(text: str) -> str:

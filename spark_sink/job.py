@@ -7,6 +7,7 @@ which of them share what they read, and again one after the other: 4. the output
 is written down, and the query starts. After the last query has ended: 6. what is still to be written aside
 (with `available_now`), 7. Spark stops. Where one query fails the others are stopped,
 and the process ends with its error: an operator sees a process that is down, not an aggregate that is quiet.
+Only one that was not begun in time, by Spark's own limit of 10 s, is begun again.
 
 Signals and Spark's threads talk to the main thread by one queue, whose `put` may be called from a handler.
 
@@ -16,9 +17,7 @@ With the trigger `availableNow` Spark makes one batch of Seqmark's own source. W
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import cache
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -52,6 +51,7 @@ from spark_sink.query.job_options import Audience, SinkOptions
 from spark_sink.query.partial_rows import DAEMON, ReadingWay, bounded, chosen_way, merged, stream_partials
 from spark_sink.query.progress import OBSERVED, IdleQuery, Progress, Reports, SinkMetrics, Totals
 from spark_sink.query.records import stream_records
+from spark_sink.query.running import BEGINNINGS, RunningQuery
 from spark_sink.query.topics import SourceTopic, is_another
 from spark_sink.query.uncounted import FIRST
 from spark_sink.session import LAKES, outlived, spark_session
@@ -71,8 +71,6 @@ __all__ = ["Audience", "SinkJob", "SinkOptions"]
 
 _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _LOOK_S = 5.0
-_REPORTS_S = 30.0
-"""So long a query's reports may come after its end: they say what its last batches did not count, and why."""
 _IDLE_MS = ("spark.sql.streaming.noDataProgressEventInterval", "100")
 """How long a query has nothing to do before Spark says so, and how often."""
 
@@ -85,27 +83,6 @@ class _Opened(NamedTuple):
     topic: SourceTopic
     known: Definition
     way: ReadingWay
-
-
-@dataclass(slots=True)
-class _Running:
-    """One aggregate's query and what belongs to it."""
-
-    sink: Sink
-    aside: SideOutput
-    query: StreamingQuery
-    until_idle: bool
-    idle: bool = False
-    ended: bool = False
-    gone_s: float | None = None
-
-    def given_up(self) -> bool:
-        """Look whether it has ended, and so long since a look found it gone that no report can be expected."""
-        if self.query.isActive:
-            return False
-        if self.gone_s is None:
-            self.gone_s = time.monotonic()
-        return time.monotonic() - self.gone_s >= _REPORTS_S
 
 
 class SinkJob:
@@ -123,7 +100,7 @@ class SinkJob:
         self._asked_to_stop = False
         self._stopping = False
         # By the query's runId.
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, RunningQuery] = {}
         self._asides: dict[str, SideOutput] = {}
         self._lacking: Callable[[], str] = lambda: ""
         self.metrics = SinkMetrics()
@@ -219,16 +196,19 @@ class SinkJob:
             output = open_output(place)
             output.prepare(aggregate_columns(sink, model))
             write_definition(Files(spark, sink.checkpoint), known)
-            # A pool per query: otherwise a long batch of one holds up the others.
-            spark.sparkContext.setLocalProperty("spark.scheduler.pool", sink.name)
-            rows = self._rows(spark, opened, shared)
             until_idle = self._options.available_now and way.plan is not None and way.bound is not None
-            query = output.start(self._writer(rows, sink, output, until_idle=until_idle))
+
+            def begin() -> StreamingQuery:
+                # A pool per query: otherwise a long batch of one holds up the others.
+                spark.sparkContext.setLocalProperty("spark.scheduler.pool", sink.name)
+                rows = self._rows(spark, opened, shared)
+                return output.start(self._writer(rows, sink, output, until_idle=until_idle))
+
+            running = RunningQuery(sink, self._asides[sink.name], begin, until_idle)
         except (PySparkException, Py4JError) as error:
             raise explain(sink.name, sink.topic, error) from error
-        aside = self._asides[sink.name]
-        aside.began(str(query.id))
-        self._running[str(query.runId)] = _Running(sink, aside, query, until_idle)
+        running.aside.began(str(running.query.id))
+        self._running[running.run] = running
         self.metrics.up.labels(sink.name).set(1)
         how = "summed up as it is read" if way.plan else f"read event by event by Spark: {way.why}"
         self._audience.say(f"{sink.name}: {sink.topic} to {sink.output.kind}, mode {output.mode}; {how}")
@@ -350,7 +330,7 @@ class SinkJob:
                 news = self._news.get(timeout=_LOOK_S)
             except Empty:
                 # Spark's reports may be dropped where there are too many of them.
-                for each in self._running.values():
+                for each in list(self._running.values()):
                     if each.given_up():
                         self._ended(each)
                 continue
@@ -364,19 +344,32 @@ class SinkJob:
             elif news in self._running:
                 self._ended(self._running[news])
 
-    def _has_read(self, each: _Running | None) -> None:
+    def _has_read(self, each: RunningQuery | None) -> None:
         """Stop a query that has read what was there at its start; its end is news of its own."""
         if each is not None and each.until_idle and not each.idle:
             each.idle = True
             self._stop(each)
 
-    def _ended(self, each: _Running) -> None:
+    def _ended(self, each: RunningQuery) -> None:
         each.ended = True
         self.metrics.up.labels(each.sink.name).set(0)
         # What it was stopped in was no batch.
         error: Any = None if each.idle else each.query.exception()
-        if error is not None:
-            raise explain(each.sink.name, each.sink.topic, error) from None
+        if error is None:
+            return
+        run = each.run
+        try:
+            if not each.begins_again(error):
+                raise explain(each.sink.name, each.sink.topic, error) from None
+        except (PySparkException, Py4JError) as failed:
+            raise explain(each.sink.name, each.sink.topic, failed) from failed
+        del self._running[run]
+        self._running[each.run] = each
+        self.metrics.up.labels(each.sink.name).set(1)
+        self._audience.say(
+            f"{each.sink.name}: a Python worker of Spark's did not start in time, before anything was read; it "
+            f"begins again, {each.beginnings} of {BEGINNINGS}"
+        )
 
     # ------------------------------------------------------------------ end
 
@@ -386,7 +379,7 @@ class SinkJob:
         for each in self._running.values():
             each.aside.close(finish=finish)
 
-    def _stop(self, each: _Running) -> None:
+    def _stop(self, each: RunningQuery) -> None:
         """Stop a query; the batch that it is in comes again at the next start."""
         if each.ended:
             return

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shlex
+import sys
 import urllib.request
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -68,6 +71,39 @@ def test_it_follows_its_topic_also_into_new_partitions_and_stops_with_exit_0(
     ]
     assert (len(counts), sum(counts)) == (3, 100)
     assert numbers(written_aside(tmp_path / "checkpoint-hourly-aside", "late")) == []
+
+
+@pytest.mark.broker
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_one_whose_python_worker_does_not_start_in_time_begins_again(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bootstrap, topic, out = broker.bootstrap_servers, unique("clean"), unique("aggregate")
+    create_topic(bootstrap, topic)
+    chance = dice(2)
+    send(bootstrap, topic, [click(chance, number, START, timedelta(minutes=30)) for number in range(40)], 1)
+    config = tables(
+        bootstrap, sink(tmp_path, topic, "hourly", {"kind": "kafka", "topic": out}, window="1 hour")
+    )
+    # The first process of a stream comes later than Spark waits, as on a machine that has too much to do.
+    python = tmp_path / "python"
+    python.write_text(
+        f"""#!/bin/sh
+        case "$*" in *python_streaming_source_runner*) mkdir "$0.slow" 2>/dev/null && exec sleep 11 ;; esac
+        exec {shlex.quote(sys.executable)} "$@"
+        """
+    )
+    python.chmod(0o755)
+    monkeypatch.setenv("PYSPARK_PYTHON", str(python))
+
+    with process(tmp_path, config, "--available-now") as running:
+        until(lambda: running.code is not None, "it has ended", WAIT_S)
+
+    assert running.code == 0, running.stderr
+    assert running.stderr.count("begins again, 2 of 4") == 1
+    newest = {record.key: json.loads(record.value or b"") for record in read_topic(bootstrap, out)}
+    assert sum(row["events"] for row in newest.values()) == 40
 
 
 @pytest.mark.parametrize(

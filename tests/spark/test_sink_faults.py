@@ -21,6 +21,7 @@ from spark_sink import job, lock
 from spark_sink.files import Files
 from spark_sink.lock import checkpoint_lock
 from spark_sink.outputs import console
+from spark_sink.query import running
 from tests.support.kafka.topics import create_topic, delete_records, delete_topic, dice, unique
 from tests.support.spark_sink.job import run, settings, sink
 from tests.support.spark_sink.sinks import HOUR, START, Click, click, numbers, send, written_aside
@@ -109,7 +110,7 @@ def test_an_end_that_spark_reports_late_does_not_end_the_next_run(
     spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job, "_LOOK_S", 0.2)
-    monkeypatch.setattr(job, "_REPORTS_S", 0.2)
+    monkeypatch.setattr(running, "_REPORTS_S", 0.2)
     topic = unique("clean")
     create_topic(broker.bootstrap_servers, topic)
     sending(broker, topic, 0, 10)
