@@ -165,7 +165,8 @@ class History:
         ) as producer:
             await producer.begin_transaction()
             for record in some:
-                await producer.send_and_wait(topic, record.value, record.key, partition)
+                # aiokafka sends no record that has neither.
+                await producer.send_and_wait(topic, record.value, record.key or b"aborted", partition)
             await producer.abort_transaction()
 
     def _judge_a_little(self) -> None:

@@ -139,7 +139,7 @@ def test_executors_with_seqmark_are_asked_and_sum_up_and_a_second_run_goes_on(ra
     for run in (ran.first, ran.second):
         assert run["stopped"] == ""
         assert "asking the executors for their Python" in run["said"]
-        assert run["said"][-1].endswith("summed up as it is read")
+        assert any(each.endswith("summed up as it is read") for each in run["said"])
         assert any("kernels, twin: " in each and "parsed once" in each for each in run["said"])
     assert (ran.first["read"], ran.second["read"]) == (2 * HALF, 2 * (ALL - HALF))
     assert ran.rows["kernels"] == ran.rows["twin"] == expected(ran.clicks)
@@ -148,10 +148,8 @@ def test_executors_with_seqmark_are_asked_and_sum_up_and_a_second_run_goes_on(ra
 @pytest.mark.timeout(1200)
 def test_on_executors_without_seqmark_spark_reads_and_the_reason_is_said(ran: Ran) -> None:
     assert ran.fallback["stopped"] == ""
-    assert ran.fallback["said"][-1].endswith(
-        "read event by event by Spark: executors have no Python with this version of Seqmark: "
-        "ModuleNotFoundError: No module named 'spark_sink'"
-    )
+    why = "no Python with this version of Seqmark: ModuleNotFoundError: No module named 'spark_sink'"
+    assert any(each.endswith(f"event by event by Spark: executors have {why}") for each in ran.fallback["said"])
     assert ran.fallback["read"] == ALL
     assert ran.rows["rows"] == expected(ran.clicks)
 
