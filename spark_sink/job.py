@@ -355,21 +355,25 @@ class SinkJob:
         self.metrics.up.labels(each.sink.name).set(0)
         # What it was stopped in was no batch.
         error: Any = None if each.idle else each.query.exception()
-        if error is None:
-            return
+        if error is not None and not self._began_again(each, error):
+            raise explain(each.sink.name, each.sink.topic, error) from None
+
+    def _began_again(self, each: RunningQuery, error: BaseException) -> bool:
+        """Begin a query again that was not begun in time; return whether it was one."""
         run = each.run
         try:
-            if not each.begins_again(error):
-                raise explain(each.sink.name, each.sink.topic, error) from None
+            again = each.begins_again(error)
         except (PySparkException, Py4JError) as failed:
             raise explain(each.sink.name, each.sink.topic, failed) from failed
-        del self._running[run]
-        self._running[each.run] = each
-        self.metrics.up.labels(each.sink.name).set(1)
-        self._audience.say(
-            f"{each.sink.name}: a Python worker of Spark's did not start in time, before anything was read; it "
-            f"begins again, {each.beginnings} of {BEGINNINGS}"
-        )
+        if again:
+            del self._running[run]
+            self._running[each.run] = each
+            self.metrics.up.labels(each.sink.name).set(1)
+            self._audience.say(
+                f"{each.sink.name}: a Python worker of Spark's did not start in time, before anything was "
+                f"read; it begins again, {each.beginnings} of {BEGINNINGS}"
+            )
+        return again
 
     # ------------------------------------------------------------------ end
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from spark_sink.side_output import SideOutput
 
 BEGINNINGS = 4
-"""So often at most a query is begun whose Python worker does not start in time: for once, a machine is busy."""
+"""So often at most a query is begun whose Python worker does not start in time."""
 _REPORTS_S = 30.0
 """So long a query's reports may come after its end: they say what its last batches did not count, and why."""
 
