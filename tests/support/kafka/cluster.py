@@ -14,6 +14,7 @@ import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import pytest
@@ -159,13 +160,18 @@ class Cluster:
     def _coordinator(self, topic: str, key: str) -> int:
         leaders = self.leaders(topic)
         value = 0
-        for char in key:  # Java's hash of a text; Kafka takes it without its sign
+        for char in key:  # Java's hash of a text, a whole number of 32 bits; Kafka takes it without its sign
             value = (31 * value + ord(char)) & 0xFFFFFFFF
-        return leaders[(value & 0x7FFFFFFF) % len(leaders)]
+        return leaders[min(value, 2**32 - value) % len(leaders)]
 
     def pause(self, node: int) -> None:
-        """Stop a node's clock: it is cut off from everybody, and the others lead in its place before long."""
+        """Stop a node's clock: it is cut off from everybody, and the others lead in its place before long.
+
+        It does nothing any more when this returns: on a busy machine some of its threads are reached by the
+        signal only after they have answered another request.
+        """
         os.kill(self.nodes[node].pid, signal.SIGSTOP)
+        until(lambda: _halted(self.nodes[node].pid), f"all threads of broker {node} are halted")
 
     def resume(self, node: int) -> None:
         """Let it go on after `pause`."""
@@ -194,6 +200,15 @@ class Cluster:
     def _told(self, node: int) -> ClusterMetadata:
         """Return what a node says of the cluster: a new client knows nobody else whom it could ask."""
         return admin(self.nodes[node].bootstrap_servers).list_topics(timeout=CALL_S)
+
+
+def _halted(pid: int) -> bool:
+    """Whether each thread of a process is stopped by a signal (Linux)."""
+    try:
+        stats = [each.read_text() for each in Path(f"/proc/{pid}/task").glob("*/stat")]
+    except (FileNotFoundError, ProcessLookupError):  # a thread that ends is not halted
+        return False
+    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
 
 
 def _leaders(found: ClusterMetadata, topic: str) -> list[int]:
