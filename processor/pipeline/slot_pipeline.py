@@ -68,8 +68,9 @@ class SlotPipeline:
     """Takes chunks of a slot's partitions in and commits what they became.
 
     Args:
-        decoder: Shared by the worker's slots, as the encoder is: nothing of a piece is used after an await
+        decoder: Shared by the worker's slots: nothing of a piece is used after an await
             (`processor.wire.generation`).
+        encoder: Shared by the slots that write to the same topic, in the same way.
         clock: Monotonic seconds; for latencies only, never for judging.
         turns: One for all that share a decoder and an encoder; None: nobody does.
 

@@ -1,10 +1,10 @@
 """Hands out turns at the work on records, so that nothing else in the process waits long.
 
-All slots of a worker open, judge and write records with one decoder and one encoder, a piece at a time. Between
-two pieces, whosever they are, the event loop has a turn for everything else: heartbeats, health checks, what
-brokers answer. A piece is bounded (`processor.wire.decode`). What cannot be, one batch or one record of 64 MiB,
-is worked on in a thread: kernels and codecs release the interpreter's lock. A step that finds only on the way
-that the rest of it takes long leaves the rest to a thread, within its turn (`Rest`).
+All slots of a worker open, judge and write records with one decoder, and one encoder for each topic, a piece at
+a time. Between two pieces, whosever they are, the event loop has a turn for everything else: heartbeats, health
+checks, what brokers answer. A piece is bounded (`processor.wire.decode`). What cannot be, one batch or one
+record of 64 MiB, is worked on in a thread: kernels and codecs release the interpreter's lock. A step that finds
+only on the way that the rest of it takes long leaves the rest to a thread, within its turn (`Rest`).
 
 Invariant: one step is worked on at a time, in a thread or not, and a step that has begun is done before anybody
 else has the next turn, also where who waits for it is cancelled, however often.

@@ -147,7 +147,7 @@ class RunBuffer:
 
 
 class Encoder:
-    """Writes what passed of a piece; owns the buffer that records are written into."""
+    """Writes what passed of a piece into one topic; owns the buffer that records are written into."""
 
     def __init__(self) -> None:
         self._out = RunBuffer()
@@ -217,6 +217,19 @@ class Encoder:
     def alone_bytes(self, columns: Columns, row: int, codec: int, edits: Edits | None = None) -> int:
         """Return the size of a batch of this record alone, edited, by its source's codec."""
         return self._batch(columns, np.array([row], np.int64), codec, edits, 0, 1).size
+
+
+class Encoders:
+    """An encoder for each topic: which way to compress is the better one is found out topic by topic."""
+
+    def __init__(self) -> None:
+        self._by_topic: dict[str | None, Encoder] = {}
+
+    def of(self, topic: str | None) -> Encoder:
+        """Return the encoder of a topic, the same each time; None: of those that write to none."""
+        if topic not in self._by_topic:
+            self._by_topic[topic] = Encoder()
+        return self._by_topic[topic]
 
 
 def packed(

@@ -13,7 +13,7 @@ from processor.pipeline.first_records import FirstRecords
 from processor.pipeline.hop_kinds import kind_of
 from processor.pipeline.turns import Turns
 from processor.wire.decode import Decoder
-from processor.wire.encode import Encoder
+from processor.wire.encode import Encoders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -38,7 +38,8 @@ class Context:
         fail: Called with what ends the worker.
         progressed: Called when a slot got further: a commit, an empty fetch, ready.
         drain: Whether the worker ends once it is drained.
-        decoder: One buffer for all slots, and so is the encoder's.
+        decoder: One buffer for all slots.
+        encoders: One for all slots that write to the same topic.
     """
 
     settings: Settings
@@ -50,7 +51,7 @@ class Context:
     progressed: Callable[[], None]
     drain: bool
     decoder: Decoder = field(default_factory=Decoder)
-    encoder: Encoder = field(default_factory=Encoder)
+    encoders: Encoders = field(default_factory=Encoders)
     turns: Turns = field(default_factory=Turns)
     first: dict[str, FirstRecords] = field(default_factory=dict)
     """By hop, what became of the first records."""

@@ -119,7 +119,7 @@ class OpenSlot:
             self.kind,
             self._output(self._producer),
             context.decoder,
-            context.encoder,
+            context.encoders.of(topics.sink),
             context.metrics,
             turns=context.turns,
         )

@@ -19,7 +19,9 @@ from processor.engine.bytes.varints import as_varint, sized
 from processor.engine.jit import COMPILES
 from processor.wire import lz4, lz4_choice
 from processor.wire.codec import Codec
+from processor.wire.encode import Encoders
 from processor.wire.lz4_choice import FEWEST_RECORDS, Deflater
+from tests.support.wire.batches import DECODER, LZ4, by_aiokafka, chunk, simple
 
 UNTOUCHED = 0xA5
 SEEDS = st.integers(0, 2**32 - 1)
@@ -176,6 +178,22 @@ def test_a_topic_whose_records_change_is_found_out_within_64_batches() -> None:
         chosen.append(deflater.by_kernel)
 
     assert chosen == [True, False, True]
+
+
+@needs_kernels
+def test_topics_that_are_written_in_turns_do_not_choose_for_each_other() -> None:
+    encoders = Encoders()
+
+    def left_to_the_library(topic: str, note: int) -> bool:
+        records = [simple(at, value) for at, value in enumerate(clicks(200, note=note))]
+        (piece,) = DECODER.pieces(chunk(by_aiokafka(records, LZ4)))
+        (batch,) = encoders.of(topic).encode(piece, np.arange(200, dtype=np.uint8) == 0, 1_000_000)
+        data = bytes(cramjam.lz4.decompress(bytes(batch.payload)))
+        return bytes(batch.payload) == lz4.deflate(np.frombuffer(data, np.uint8))
+
+    for _ in range(3):
+        assert not left_to_the_library("clicks", note=0)
+        assert left_to_the_library("notes", note=40)
 
 
 @pytest.mark.parametrize("codec", list(Codec))
