@@ -82,7 +82,8 @@ def _answer_one(listening: socket.socket) -> None:
     with connection:
         connection.settimeout(_PATIENCE_S)
         words = connection.recv(_REQUEST_BYTES).split(b" ", 2)
-        status, kind, body = _ANSWERS.get(words[1] if len(words) > 1 else b"", (_LATER, _JSON, ""))
+        path = words[1].partition(b"?")[0] if len(words) > 1 else b""
+        status, kind, body = _ANSWERS.get(path, (_LATER, _JSON, ""))
         head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
         head += "Refresh: 1\r\n" if kind == _HTML else ""
         connection.sendall(f"{head}{_HEADERS}\r\n{body}".encode())

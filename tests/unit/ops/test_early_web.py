@@ -39,6 +39,7 @@ def test_health_is_answered_and_nothing_is_ready() -> None:
             with socket.create_connection(("127.0.0.1", port)) as rude:
                 rude.sendall(b"\r\n\r\n")
             assert ask(port, "/health") == (200, '{"status": "ok"}')
+            assert ask(port, "/health?by=balancer") == (200, '{"status": "ok"}')
             assert ask(port, "/ready") == (503, '{"ready": false, "reason": "starting"}')
             assert ask(port, "/metrics") == (503, "")
         with socket.create_connection(("127.0.0.1", port)):
