@@ -65,11 +65,13 @@ class Files:
         return text
 
     def write(self, name: str, text: str) -> None:
-        """Write a file, whole or not at all: a crash leaves the old one or the new one."""
+        """Write a file, whole or not at all: a crash or lost power leaves the old one or the new one."""
         hidden = self._path(_hidden(name, "new"))
         stream = self._fs.create(hidden, True)
         try:
             stream.write(bytearray(text.encode()))
+            if self._local:
+                stream.hsync()
         finally:
             stream.close()
         if self._local:

@@ -207,7 +207,7 @@ class SinkJob:
             running = RunningQuery(sink, self._asides[sink.name], begin, until_idle)
         except (PySparkException, Py4JError) as error:
             raise explain(sink.name, sink.topic, error) from error
-        running.aside.began(str(running.query.id))
+        running.aside.began(str(running.query.id), lambda: topic.require(known.topic_id))
         self._running[running.run] = running
         self.metrics.up.labels(sink.name).set(1)
         how = "summed up as it is read" if way.plan else f"read event by event by Spark: {way.why}"
@@ -378,6 +378,8 @@ class SinkJob:
     # ------------------------------------------------------------------ end
 
     def _end(self, *, finish: bool) -> None:
+        # One that waits for a database does not hear that it is stopped.
+        self._stop_waiting.put(None)
         for each in self._running.values():
             self._stop(each)
         for each in self._running.values():

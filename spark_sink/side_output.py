@@ -132,6 +132,8 @@ class SideOutput:
         self._wake = threading.Event()
         self._ending = False
         self._thread: threading.Thread | None = None
+        # At a start the topic was looked at just before.
+        self._require_topic: Callable[[], None] = lambda: None
 
     # ------------------------------------------------------------------ before the query runs
 
@@ -162,8 +164,8 @@ class SideOutput:
                 f"again what is there. Put the checkpoint back; or, to begin anew from the topic's first "
                 f"record, remove the output, {self._sink.checkpoint} and {self._sink.aside_path}"
             )
-        # The batch that an earlier process was in comes again. Where its output has it already, Spark runs
-        # nothing and reports neither late nor bad records.
+        # The batch that an earlier process was in comes again. What it reports then does not tell what was not
+        # counted by that process, whose rows the output may have.
         self._repeated = max(self._checkpoint.planned(), default=-1)
         if forget:
             self._forget()
@@ -206,8 +208,15 @@ class SideOutput:
         self.done(self._checkpoint.committed(), Why(None, None))
         self._work()
 
-    def began(self, query: str) -> None:
-        """Remember whose output this is, once the query has an id, and begin to work."""
+    def began(self, query: str, require_topic: Callable[[], None]) -> None:
+        """Remember whose output this is, once the query has an id, and begin to work.
+
+        Args:
+            query: The id.
+            require_topic: Refuses a topic that is not the one that the query reads: what stands at a batch's
+                offsets there is nothing of it.
+        """
+        self._require_topic = require_topic
         with self._noting:
             if self._query is None:
                 self._query = query
@@ -303,6 +312,7 @@ class SideOutput:
         name = f"{_TODO}/{number}.json"
         todo = json.loads(self._files.read(name) or "")
         batch, why = PlannedBatch.from_json(todo), Why(todo["late"], todo["bad"], todo.get("first"))
+        self._require_topic()
         try:
             # Builds before `max_ahead` took down none, and held no event against it.
             written = self._read_again(batch, why, self._models_of(todo), todo.get("max_ahead_ms"))

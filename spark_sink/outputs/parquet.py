@@ -1,8 +1,9 @@
 """Writes aggregates as Parquet files, each row exactly once.
 
 By Spark's own file sink: a batch's files count only when the log in `_spark_metadata` names them, and that log
-has one entry per batch. A batch that comes again after a crash finds its entry and writes nothing. Readers that
-know the log (Spark does) see whole batches only; others may see files of a batch that was never finished.
+has one entry per batch. A batch that comes again after a crash finds its entry and writes nothing; its rows are
+computed all the same, for the watermark is what Spark sees in them. Readers that know the log (Spark does) see
+whole batches only; others may see files of a batch that was never finished.
 
 A file is never changed, so that a window is written once, when the watermark has closed it: mode append.
 Files lie in folders by the date (UTC) at which their windows begin, `window_date=2026-01-05`.
@@ -64,14 +65,14 @@ class ParquetFiles:
             raise StopError(
                 f"aggregate {self._name}: {DATE} names the folders of its files; give the column another name"
             )
-        if self._checkpoint.committed() >= 0:
+        if self._checkpoint.query() is not None:
             self._require_all_there()
         if self._files.exists() and not self._files.exists(LOG) and self._files.names():
             raise StopError(
                 f"aggregate {self._name}: {self.path} holds files that no aggregate has written; name an empty "
                 f"folder"
             )
-        if self._files.numbers(LOG) and self._checkpoint.query() is None:
+        if self._last() >= 0 and self._checkpoint.query() is None:
             raise StopError(
                 f"aggregate {self._name}: {self.path} was written by a query whose checkpoint is gone "
                 f"({self._checkpoint.path}). Put it back; or, to begin anew, remove {self.path}"
@@ -79,19 +80,17 @@ class ParquetFiles:
 
     def _require_all_there(self) -> None:
         """Check that log and checkpoint reach equally far, and that the log's newest files are there."""
-        # Of every tenth batch on, one entry holds all before it: "9.compact".
-        names = [name.removesuffix(".compact") for name in self._files.names(LOG)]
-        last = max((int(name) for name in names if name.isdecimal()), default=-1)
-        place = self._checkpoint.path
-        done, planned = self._checkpoint.committed(), max(self._checkpoint.planned())
+        last, place = self._last(), self._checkpoint.path
+        done, planned = self._checkpoint.committed(), max(self._checkpoint.planned(), default=-1)
         lost = self._lost()
         if last < done:
             found = f"has what batches 0 to {last} wrote" if last >= 0 else "is empty or gone"
             what = f"{self.path} {found}, but the checkpoint {place} has counted up to batch {done}"
             meaning = "Windows that are closed would never come again."
         elif last > planned:
-            what = f"{self.path} has batch {last} already, but the checkpoint {place} is at {done}"
-            meaning = "The checkpoint was set back: the batches until then would not be written."
+            counted = f"is at {done}" if done >= 0 else "has counted nothing"
+            what = f"{self.path} has batch {last} already, but the checkpoint {place} {counted}"
+            meaning = "It was set back, or is another query's: the batches until then would not be written."
         elif lost:
             what = f"{self.path} lacks files that its log names, such as {lost}"
             meaning = "What they held would never come again."
@@ -101,6 +100,12 @@ class ParquetFiles:
             f"aggregate {self._name}: {what}. {meaning} Put back what belongs together; or, to begin anew, "
             f"remove output, checkpoint and aside folder"
         )
+
+    def _last(self) -> int:
+        """Return the last batch that the log has; -1: it has none."""
+        # Of every tenth batch on, one entry holds all before it: "9.compact".
+        names = [name.removesuffix(".compact") for name in self._files.names(LOG)]
+        return max((int(name) for name in names if name.isdecimal()), default=-1)
 
     def _lost(self) -> str:
         """Return a file that the log's newest entries name and that is not there; empty: none."""
@@ -133,8 +138,13 @@ class ParquetFiles:
             python.toScalaMap({"path": path}),
         )
 
+        written = self._last()
+
         def write(rows: DataFrame, number: int) -> None:
-            sink.addBatch(number, rows._jdf)  # noqa: SLF001 - the same
+            if number > written:
+                sink.addBatch(number, rows._jdf)  # noqa: SLF001 - the same
+            else:
+                rows.write.format("noop").mode("overwrite").save()
 
         return each_batch(self._place, writer, write)
 

@@ -58,6 +58,13 @@ _MOST_ROWS = 1 << 16
 """Of an Arrow batch."""
 _WORD = 2**64
 _EXACT = Context(prec=MOST_DIGITS + 1)
+_MOST_US = 2**62
+"""Some 146,000 years, which leaves room for a difference in 64 bits."""
+
+
+def micros(timestamps: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return Kafka's timestamps (ms) in µs. Producers may write any 64 bits: what is beyond is at the limit."""
+    return np.clip(timestamps, -_MOST_US // 1000, _MOST_US // 1000) * 1000
 
 
 class PartialCall(NamedTuple):
@@ -94,7 +101,7 @@ class PartialPlan(NamedTuple):
         """Return which records are events that are summed up."""
         good: NDArray[np.bool_] = events.reason == 0
         if self.max_ahead_ms is not None:
-            ahead_us = events.fields[self.time].numbers - columns.timestamp * 1000
+            ahead_us = events.fields[self.time].numbers - micros(columns.timestamp)
             good &= ahead_us <= self.max_ahead_ms * 1000
         return good
 

@@ -14,7 +14,7 @@ from processor.kafka.plain.topic_log import LogSpan, TopicLog
 from processor.kafka.plain.verdict_log import VerdictLog, VerdictSpan
 from spark_sink.source.arrow import bytes_array, field_array, number_array
 from spark_sink.source.judged import UncountedJudge
-from spark_sink.source.partials import PartialSums
+from spark_sink.source.partials import PartialSums, micros
 from spark_sink.source.shared.reading import FamilyReading
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _records(columns: Columns, span: SourceSpan, topic: str, rows: np.ndarray) -
 
 
 def _times(columns: Columns, rows: np.ndarray) -> pa.Array:
-    return number_array(_UTC, np.ones(rows.size, np.bool_), columns.timestamp[rows] * 1000)
+    return number_array(_UTC, np.ones(rows.size, np.bool_), micros(columns.timestamp[rows]))
 
 
 def _events(

@@ -75,7 +75,7 @@ def test_whatever_ends_the_thread_is_told(spark: SparkSession, tmp_path: Path) -
     told: SimpleQueue[StopError] = SimpleQueue()
     opened = side_output(spark, clicks, failed=told.put)
 
-    opened.began("q")
+    opened.began("q", lambda: None)
     opened.done(0, Why(late=False, bad=False))
 
     assert "aggregate s: the query failed" in str(told.get(timeout=60))

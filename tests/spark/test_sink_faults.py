@@ -258,6 +258,47 @@ def strict(told: dict[str, Any], *ids: str) -> dict[str, Any]:
     return written_model(replace(model, root=root))
 
 
+def test_windows_that_a_kill_left_open_are_written_when_the_batch_comes_again(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    topic = unique("clean")
+    create_topic(broker.bootstrap_servers, topic)
+    sending(broker, topic, 0, 10)
+    config = to_files(broker, tmp_path, topic)
+    run(config)
+    kill_before_the_first_commit(tmp_path)
+    for file in (tmp_path / "files").glob("window_date=*"):
+        shutil.rmtree(file)
+
+    run(config)
+
+    # The newest event's window is still open.
+    assert total(spark, tmp_path) == 10 - 1
+
+
+@pytest.mark.usefixtures("spark")
+def test_files_of_another_query_are_refused_by_a_checkpoint_that_has_counted_nothing(
+    broker: Broker, tmp_path: Path
+) -> None:
+    topic, other = unique("clean"), unique("clean")
+    for each in (topic, other):
+        create_topic(broker.bootstrap_servers, each)
+        sending(broker, each, 0, 3)
+    run(to_files(broker, tmp_path, topic))
+    # As of a first start that was killed before its first batch was planned.
+    (tmp_path / "killed" / "checkpoint-files").mkdir(parents=True)
+    (tmp_path / "killed" / "checkpoint-files" / "metadata").write_text(
+        '{"id":"6a6e5a1e-0000-4000-8000-000000000000"}'
+    )
+    checkpoint = str(tmp_path / "killed" / "checkpoint-files")
+    before = sorted(tmp_path.rglob("*.parquet"))
+
+    with pytest.raises(StopError, match=r"has batch 1 already, but the checkpoint .* has counted nothing"):
+        run(to_files(broker, tmp_path, other, checkpoint=checkpoint))
+
+    assert sorted(tmp_path.rglob("*.parquet")) == before
+
+
 @pytest.mark.usefixtures("spark")
 def test_a_sink_that_counts_something_else_is_refused_with_every_difference(
     broker: Broker, tmp_path: Path
