@@ -204,8 +204,8 @@ def test_each_event_counts_once_or_is_aside_once_whenever_the_driver_is_killed(
                 killed += 1
                 print(f"kill {killed}: batch {batch}, when {moment.name}, not in the commit log")  # noqa: T201 - shown when it fails
             events.send()
-    # Some are late whatever was killed. A batch whose files counted is not read again, nor what it tells of the
-    # watermark, and the rows of a batch are late by the watermark of the one before: so two batches in between.
+    # Some are late whatever was killed: the rows of a batch are late by the watermark of the one before, and
+    # the last of those that were killed may be any. So two batches in between.
     for last in (1_400, 1_500):
         if len(events.clicks) < last:
             events.send(last - len(events.clicks))
