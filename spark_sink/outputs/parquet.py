@@ -65,22 +65,23 @@ class ParquetFiles:
             raise StopError(
                 f"aggregate {self._name}: {DATE} names the folders of its files; give the column another name"
             )
+        last = self._last()
         if self._checkpoint.query() is not None:
-            self._require_all_there()
+            self._require_all_there(last)
+        elif last >= 0:
+            raise StopError(
+                f"aggregate {self._name}: {self.path} was written by a query whose checkpoint is gone "
+                f"({self._checkpoint.path}). Put it back; or, to begin anew, remove {self.path}"
+            )
         if self._files.exists() and not self._files.exists(LOG) and self._files.names():
             raise StopError(
                 f"aggregate {self._name}: {self.path} holds files that no aggregate has written; name an empty "
                 f"folder"
             )
-        if self._last() >= 0 and self._checkpoint.query() is None:
-            raise StopError(
-                f"aggregate {self._name}: {self.path} was written by a query whose checkpoint is gone "
-                f"({self._checkpoint.path}). Put it back; or, to begin anew, remove {self.path}"
-            )
 
-    def _require_all_there(self) -> None:
-        """Check that log and checkpoint reach equally far, and that the log's newest files are there."""
-        last, place = self._last(), self._checkpoint.path
+    def _require_all_there(self, last: int) -> None:
+        """Check that the log, which reaches to batch ``last``, fits the checkpoint, and its files are there."""
+        place = self._checkpoint.path
         done, planned = self._checkpoint.committed(), max(self._checkpoint.planned(), default=-1)
         lost = self._lost()
         if last < done:

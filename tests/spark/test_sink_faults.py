@@ -55,6 +55,14 @@ def sending(broker: Broker, topic: str, start: int, stop: int) -> None:
     send(broker.bootstrap_servers, topic, events, 1)
 
 
+def filled(broker: Broker, count: int) -> str:
+    """Return a new topic with so many events, an hour apart."""
+    topic = unique("clean")
+    create_topic(broker.bootstrap_servers, topic)
+    sending(broker, topic, 0, count)
+    return topic
+
+
 def to_files(broker: Broker, folder: Path, topic: str, **more: Any) -> Settings:
     output = {"kind": "parquet", "path": str(folder / "files")}
     return settings(broker.bootstrap_servers, sink(folder, topic, "files", output, window="1 hour", **more))
@@ -67,9 +75,7 @@ def total(spark: SparkSession, folder: Path) -> int:
 def test_expired_offsets_end_it_and_are_left_out_only_when_asked(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
-    topic = unique("clean")
-    create_topic(broker.bootstrap_servers, topic)
-    sending(broker, topic, 0, 10)
+    topic = filled(broker, 10)
     config = to_files(broker, tmp_path, topic)
     run(config)
     sending(broker, topic, 10, 20)
@@ -111,9 +117,7 @@ def test_an_end_that_spark_reports_late_does_not_end_the_next_run(
 ) -> None:
     monkeypatch.setattr(job, "_LOOK_S", 0.2)
     monkeypatch.setattr(running, "_REPORTS_S", 0.2)
-    topic = unique("clean")
-    create_topic(broker.bootstrap_servers, topic)
-    sending(broker, topic, 0, 10)
+    topic = filled(broker, 10)
     config = to_files(broker, tmp_path, topic)
     held_up = HeldUp()
     spark.streams.addListener(held_up)
@@ -139,9 +143,7 @@ def test_reports_that_come_after_the_end_are_waited_for(
     spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(job, "_LOOK_S", 0.2)
-    topic = unique("clean")
-    create_topic(broker.bootstrap_servers, topic)
-    sending(broker, topic, 0, 10)
+    topic = filled(broker, 10)
     behind = Behind()
     spark.streams.addListener(behind)
     try:
@@ -156,9 +158,7 @@ def test_reports_that_come_after_the_end_are_waited_for(
 def test_a_checkpoint_that_is_gone_is_said_before_anything_is_counted_twice(
     broker: Broker, tmp_path: Path
 ) -> None:
-    topic = unique("clean")
-    create_topic(broker.bootstrap_servers, topic)
-    sending(broker, topic, 0, 3)
+    topic = filled(broker, 3)
     config = to_files(broker, tmp_path, topic)
     run(config)
     shutil.rmtree(tmp_path / "checkpoint-files")
@@ -211,9 +211,7 @@ def test_a_sink_runs_once_at_a_time(
 def test_a_batch_that_was_written_and_not_committed_leaves_its_bad_records_aside_all_the_same(
     broker: Broker, tmp_path: Path
 ) -> None:
-    topic, bootstrap = unique("clean"), broker.bootstrap_servers
-    create_topic(bootstrap, topic)
-    sending(broker, topic, 0, 3)
+    topic, bootstrap = filled(broker, 3), broker.bootstrap_servers
     send(bootstrap, topic, [Click(START, "", "", Decimal(0), 3, b"{", bad=True)], 1)
     config = to_files(broker, tmp_path, topic)
     run(config)
@@ -261,9 +259,7 @@ def strict(told: dict[str, Any], *ids: str) -> dict[str, Any]:
 def test_windows_that_a_kill_left_open_are_written_when_the_batch_comes_again(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
-    topic = unique("clean")
-    create_topic(broker.bootstrap_servers, topic)
-    sending(broker, topic, 0, 10)
+    topic = filled(broker, 10)
     config = to_files(broker, tmp_path, topic)
     run(config)
     kill_before_the_first_commit(tmp_path)
@@ -280,10 +276,7 @@ def test_windows_that_a_kill_left_open_are_written_when_the_batch_comes_again(
 def test_files_of_another_query_are_refused_by_a_checkpoint_that_has_counted_nothing(
     broker: Broker, tmp_path: Path
 ) -> None:
-    topic, other = unique("clean"), unique("clean")
-    for each in (topic, other):
-        create_topic(broker.bootstrap_servers, each)
-        sending(broker, each, 0, 3)
+    topic, other = filled(broker, 3), filled(broker, 3)
     run(to_files(broker, tmp_path, topic))
     # As of a first start that was killed before its first batch was planned.
     (tmp_path / "killed" / "checkpoint-files").mkdir(parents=True)
@@ -303,9 +296,7 @@ def test_files_of_another_query_are_refused_by_a_checkpoint_that_has_counted_not
 def test_a_sink_that_counts_something_else_is_refused_with_every_difference(
     broker: Broker, tmp_path: Path
 ) -> None:
-    topic = unique("clean")
-    create_topic(broker.bootstrap_servers, topic)
-    sending(broker, topic, 0, 3)
+    topic = filled(broker, 3)
     run(to_files(broker, tmp_path, topic))
     beside, before = tmp_path / "checkpoint-files" / "seqmark.json", sorted(tmp_path.rglob("*.parquet"))
     means = json.loads(beside.read_text())["means"]
@@ -340,9 +331,7 @@ def test_a_sink_that_counts_something_else_is_refused_with_every_difference(
 def test_a_topic_made_anew_is_refused_and_read_from_its_beginning_only_when_asked(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
-    topic, bootstrap = unique("clean"), broker.bootstrap_servers
-    create_topic(bootstrap, topic)
-    sending(broker, topic, 0, 3)
+    topic, bootstrap = filled(broker, 3), broker.bootstrap_servers
     config = to_files(broker, tmp_path, topic, watermark="1 second")
     run(config)
     make_anew(bootstrap, topic)
@@ -364,9 +353,7 @@ def test_a_topic_made_anew_is_refused_and_read_from_its_beginning_only_when_aske
 def test_a_topic_made_anew_in_the_middle_of_a_batch_keeps_it_from_the_commit_log(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    topic, bootstrap = unique("clean"), broker.bootstrap_servers
-    create_topic(bootstrap, topic)
-    sending(broker, topic, 0, 3)
+    topic, bootstrap = filled(broker, 3), broker.bootstrap_servers
     printing = console.Terminal._print
 
     def made_anew(self: console.Terminal, rows: DataFrame, batch: int) -> None:

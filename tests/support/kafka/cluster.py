@@ -14,7 +14,6 @@ import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 import pytest
@@ -23,6 +22,7 @@ from confluent_kafka.admin import NewTopic
 
 from processor.broker.embedded import EmbeddedBroker, new_cluster_id
 from processor.broker.ports import HOST, Ports
+from tests.support.kafka.halted import halted
 from tests.support.kafka.proxy import Proxy
 from tests.support.kafka.topics import CALL_S, admin, until
 
@@ -167,11 +167,10 @@ class Cluster:
     def pause(self, node: int) -> None:
         """Stop a node's clock: it is cut off from everybody, and the others lead in its place before long.
 
-        It does nothing any more when this returns: on a busy machine some of its threads are reached by the
-        signal only after they have answered another request.
+        It answers nothing any more when this returns.
         """
         os.kill(self.nodes[node].pid, signal.SIGSTOP)
-        until(lambda: _halted(self.nodes[node].pid), f"all threads of broker {node} are halted")
+        until(lambda: halted(self.nodes[node].pid), f"all threads of broker {node} are halted")
 
     def resume(self, node: int) -> None:
         """Let it go on after `pause`."""
@@ -200,15 +199,6 @@ class Cluster:
     def _told(self, node: int) -> ClusterMetadata:
         """Return what a node says of the cluster: a new client knows nobody else whom it could ask."""
         return admin(self.nodes[node].bootstrap_servers).list_topics(timeout=CALL_S)
-
-
-def _halted(pid: int) -> bool:
-    """Whether each thread of a process is stopped by a signal (Linux)."""
-    try:
-        stats = [each.read_text() for each in Path(f"/proc/{pid}/task").glob("*/stat")]
-    except (FileNotFoundError, ProcessLookupError):  # a thread that ends is not halted
-        return False
-    return all(stat.rpartition(")")[2].split()[0] == "T" for stat in stats)
 
 
 def _leaders(found: ClusterMetadata, topic: str) -> list[int]:

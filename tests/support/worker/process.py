@@ -23,11 +23,11 @@ import subprocess
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from tests.support.kafka.halted import halted
 from tests.support.kafka.topics import (
     New,
     Record,
@@ -46,6 +46,7 @@ from tests.support.worker import forks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
 __all__ = [
     "Ended",
@@ -279,8 +280,7 @@ class Worker:
     @property
     def paused(self) -> bool:
         """Whether it is halted by SIGSTOP (Linux)."""
-        stat = Path(f"/proc/{self.pid}/stat").read_text()
-        return stat.rpartition(")")[2].split()[0] == "T"
+        return halted(self.pid)
 
     def wait(self, timeout_s: float = PATIENCE_S) -> int:
         """Wait for its end and return the exit code (negative: the signal); fail if it goes on."""
