@@ -19,7 +19,7 @@ from processor.errors import StopError
 from processor.kafka.addresses import cannot_resolve, nobody_at, unresolved
 from processor.kafka.options import client_options
 from processor.kafka.protocol.codes import KafkaCode, error_name
-from processor.kafka.protocol.connections import REQUEST_TIMEOUT_MS, BrokerClient
+from processor.kafka.protocol.connections import ANSWER_S, REQUEST_TIMEOUT_MS, BrokerClient
 from processor.kafka.protocol.internals import (
     ConnectionGroup,
     CoordinationType,
@@ -30,11 +30,14 @@ from processor.kafka.protocol.internals import (
     TopicPartition,
     check_aiokafka,
 )
+from processor.kafka.protocol.leaders import EPOCHS
+from processor.kafka.protocol.requests import MetadataRequest, plain
 from schemas.changelog.topic_ids import UNKNOWN_ID
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
+    from processor.kafka.protocol.requests import TopicsSeen
     from schemas.config import Kafka
 
 __all__ = [
@@ -66,8 +69,8 @@ def by_topic(values: Iterable[tuple[TopicPartition, _Value]]) -> list[tuple[str,
 class Change(StrEnum):
     """What can happen to a topic while it is in use."""
 
-    GONE = "there is no such topic any more"
-    MADE_ANEW = "it was deleted and made anew"
+    GONE = "a broker says that there is no such topic any more"
+    RECREATED = "a broker says that it was deleted and recreated"
 
 
 class Client:
@@ -87,16 +90,18 @@ class Client:
         self._changed = changed
         self.lost: set[str] = set()
         """Topics that are gone, or another one than they were, as the last metadata said."""
+        self._leaders: dict[tuple[str, int], tuple[int, int]] = {}
         client.seen = self._seen
 
-    def _seen(self, ids: Mapping[str, bytes], absent: set[str]) -> None:
-        found = dict.fromkeys(absent & self.ids.keys(), Change.GONE)
-        for topic, topic_id in ids.items():
+    def _seen(self, seen: TopicsSeen) -> None:
+        self._leaders = seen.leaders
+        found = dict.fromkeys(seen.absent & self.ids.keys(), Change.GONE)
+        for topic, topic_id in seen.ids.items():
             known = self.ids.setdefault(topic, topic_id)
             if known == UNKNOWN_ID:
                 self.ids[topic] = topic_id
             elif topic_id not in {known, UNKNOWN_ID}:
-                found[topic] = Change.MADE_ANEW
+                found[topic] = Change.RECREATED
         self.lost = set(found)
         for topic, change in found.items():
             self._changed(topic, change)
@@ -153,6 +158,44 @@ class Client:
         """Return the broker that leads ``partition``, None while none is known."""
         node = self.inner.cluster.leader_for_partition(partition)
         return None if node is None or node < 0 else int(node)
+
+    def epoch(self, partition: TopicPartition) -> int:
+        """Return the highest leader epoch of ``partition`` that any client of this process has heard of."""
+        return EPOCHS.of(self.ids.get(partition.topic, UNKNOWN_ID), partition.partition)
+
+    async def contradiction(self) -> str:
+        """Ask a second broker about the topics of this client; say what it denies, or that none answers.
+
+        What one broker says, be it that a log ends early or that a topic is another, is not the cluster's word
+        where that broker may be cut off. Empty where for each partition a broker other than its leader names
+        the same leader, in the same epoch, of the same topic; or where the cluster has one broker only.
+        """
+        doubted = dict(self._leaders)
+        nodes = self.nodes()
+        if len(nodes) == 1:
+            return ""
+        problem = "none is known"
+        for node in nodes:
+            try:
+                request = MetadataRequest(sorted({topic for topic, _ in self._leaders}))
+                _, seen = plain(await self.request(node, request, timeout_s=ANSWER_S))
+            except KafkaError as error:
+                problem = f"broker {node}: {error!r}"
+                continue
+            EPOCHS.hear(seen)
+            for topic, topic_id in seen.ids.items():
+                if topic_id != self.ids.get(topic, topic_id):
+                    return f"broker {node} knows topic {topic} by another id"
+            for tp, (leader, epoch) in [*doubted.items()]:
+                said = seen.leaders.get(tp, (None, epoch))
+                if said[1] > epoch:
+                    return f"broker {node} says that {tp[0]}:{tp[1]} is led by broker {said[0]} by now"
+                if said == (leader, epoch) and node != leader:
+                    del doubted[tp]
+            if not doubted:
+                return ""
+        names = ", ".join(f"{topic}:{number}" for topic, number in sorted(doubted)[:3])
+        return f"no second broker has said who leads {names} ({problem})"
 
     def partitions(self, topic: str) -> set[int]:
         """Return the numbers of a topic's partitions; empty if it is not known."""

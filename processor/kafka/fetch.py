@@ -219,9 +219,8 @@ class Fetcher:
         gaps = [chunk for chunk in chunks if chunk.position < chunk.last_stable_offset]
         if not gaps or self._all_local:
             return chunks
-        request = LocalStartRequest(
-            by_topic((TopicPartition(chunk.topic, chunk.partition), chunk.partition) for chunk in gaps)
-        )
+        unsure = (TopicPartition(chunk.topic, chunk.partition) for chunk in gaps)
+        request = LocalStartRequest(by_topic((tp, (tp.partition, self._client.epoch(tp))) for tp in unsure))
         local: dict[tuple[str, int], int] = {}
         try:
             answer = await self._client.request(node, request, timeout_s=DEADLINE_S)
@@ -249,7 +248,7 @@ class Fetcher:
         head = WAIT_MS, 1, FETCH_BYTES, READ_COMMITTED
         ids = {topic: self._client.ids.get(topic, UNKNOWN_ID) for topic, _ in topics}
         if not self._by_name and UNKNOWN_ID not in ids.values():
-            request = FetchByIdRequest(*head, topics, ids)
+            request = FetchByIdRequest(*head, self._with_epochs(topics), ids)
             try:
                 response = await self._client.request(node, request, timeout_s=DEADLINE_S)
             except IncompatibleBrokerVersion:
@@ -260,6 +259,15 @@ class Fetcher:
                 return request.by_name(response), 11
         response = await self._client.request(node, FetchRequest(*head, topics), timeout_s=DEADLINE_S)
         return response.topics, response.API_VERSION
+
+    def _with_epochs(
+        self, topics: list[tuple[str, list[tuple[int, int, int]]]]
+    ) -> list[tuple[str, list[tuple[int, int, int, int]]]]:
+        epoch = self._client.epoch
+        return [
+            (topic, [(number, epoch(TopicPartition(topic, number)), at, most) for number, at, most in rows])
+            for topic, rows in topics
+        ]
 
     @staticmethod
     def _chunk(tp: TopicPartition, position: int, stable: int, rest: list[object], version: int) -> Chunk:

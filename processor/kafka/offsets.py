@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from processor.errors import RebuildError
 from processor.kafka.client import Client, KafkaCode, KafkaError, TopicPartition, by_topic, error_name
-from processor.kafka.protocol.internals import OffsetFetchRequest, OffsetRequest
-from processor.kafka.protocol.requests import NewestTimestampRequest
+from processor.kafka.protocol.internals import OffsetFetchRequest
+from processor.kafka.protocol.requests import ListOffsetsRequest
 from schemas.changelog.position import NO_TOPIC, Origin
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-EARLIEST = -2
-LATEST = -1
+EARLIEST = ListOffsetsRequest.EARLIEST
+LATEST = ListOffsetsRequest.LATEST
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
 DEADLINE_S = 30.0
@@ -87,13 +87,13 @@ async def _list(
     deadline = time.monotonic() + deadline_s
     problem = "no leader is known"
     while True:
-        by_node: dict[int, list[tuple[TopicPartition, tuple[int, int]]]] = defaultdict(list)
+        by_node: dict[int, list[TopicPartition]] = defaultdict(list)
         for tp in wanted:
             node = client.leader(tp)
             if tp not in found and node is not None:
-                by_node[node].append((tp, (tp.partition, when)))
+                by_node[node].append(tp)
         asked = (
-            _ask(client, node, OffsetRequest(-1, isolation, by_topic(those)), found)
+            _ask(client, node, _request(client, those, when, isolation), found)
             for node, those in by_node.items()
         )
         problem = next(filter(None, await asyncio.gather(*asked)), problem)
@@ -106,15 +106,22 @@ async def _list(
         await asyncio.sleep(0.1)
 
 
-async def _ask(client: Client, node: int, request: OffsetRequest, found: dict[TopicPartition, int]) -> str:
+def _request(
+    client: Client, wanted: Iterable[TopicPartition], when: int, isolation: int = READ_UNCOMMITTED
+) -> ListOffsetsRequest:
+    rows = ((tp, (tp.partition, client.epoch(tp), when)) for tp in wanted)
+    return ListOffsetsRequest(isolation, by_topic(rows))
+
+
+async def _ask(client: Client, node: int, request: ListOffsetsRequest, found: dict[TopicPartition, int]) -> str:
     """Ask one leader; adds to ``found`` and returns what was wrong, if anything."""
     try:
         response = await client.request(node, request, coordination=True, timeout_s=ASK_S)
     except KafkaError as error:
         return repr(error)
     problem = ""
-    for topic, parts in response.topics:
-        for partition, code, _, offset in parts:
+    for topic, parts, _ in response.topics:
+        for partition, code, _, offset, *_ in parts:
             if code == KafkaCode.NONE:
                 found[TopicPartition(topic, partition)] = offset
             else:
@@ -137,7 +144,7 @@ async def newest_timestamps(client: Client, partitions: Iterable[TopicPartition]
 
 
 async def _newest(client: Client, node: int, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    request = NewestTimestampRequest(by_topic((tp, tp.partition) for tp in partitions))
+    request = _request(client, partitions, ListOffsetsRequest.NEWEST_TIMESTAMP)
     try:
         answer = await client.request(node, request, coordination=True, timeout_s=ASK_S)
     except KafkaError:

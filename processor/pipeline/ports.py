@@ -9,6 +9,7 @@ import numpy as np
 from typing_extensions import override
 
 from processor.engine.verdict import Fault, Verdict
+from processor.errors import RebuildError
 from schemas.changelog.position import NO_BATCH, Position
 from schemas.changelog.topic_ids import UNKNOWN_ID, TopicId, TopicIds
 
@@ -25,7 +26,14 @@ if TYPE_CHECKING:
 
 
 class TransactionOutput(Protocol):
-    """Where batches go; `processor.kafka.transactions.producer.Producer` is one."""
+    """Where batches go; `processor.kafka.transactions.output` has them.
+
+    Attributes:
+        marker: How many offsets the end of a transaction takes in each partition; 0: there are none, and
+            nobody is fenced.
+    """
+
+    marker: int
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -195,7 +203,7 @@ class OpenPartition:
         moved: Whether the position differs from the committed one.
         stable: The source's last stable offset, as of the last fetch.
         origin: Where this state begins; None once that is committed.
-        changelog_offset: Up to here the changelog is known: what is written next lands at or behind it.
+        changelog_end: Where the changelog ends: what is written next lands there, for it has one writer.
         verdicts: What the next verdict record says; None: the pipeline writes none.
         written: The outputs, by their fields of `OutputEnds`, that were written to since the last commit.
     """
@@ -209,9 +217,26 @@ class OpenPartition:
     moved: bool = False
     stable: int = -1
     origin: Origin | None = None
-    changelog_offset: int = 0
+    changelog_end: int = 0
     written: set[str] = field(default_factory=set)
     verdicts: VerdictDraft | None = None
+
+    def require_landed(self, changelog: str, landed: int, *, alone: bool) -> None:
+        """Check that a commit's part of the changelog landed where that was known to end.
+
+        All others that could write there are fenced (``alone``). So if it goes on elsewhere, what was restored
+        is not the changelog as it is: a deposed leader has answered, or the topic was cut or recreated.
+
+        Raises:
+            RebuildError: It did not: nothing of the commit counts, and the restore says what is there.
+        """
+        if landed < self.changelog_end or (alone and landed > self.changelog_end):
+            raise RebuildError(
+                "changelog",
+                f"{changelog}:{self.number} took this commit at offset {landed}, but was known to end at "
+                f"{self.changelog_end}: it is not the changelog that the state was restored from, or a broker "
+                "that no longer leads it has answered",
+            )
 
 
 def new_position(

@@ -268,16 +268,7 @@ class SlotPipeline:
             ends = ends_now(partition, self._topics, self._output)
             partition.position = replace(partition.position, ends=ends)
         changes = {p.number: {**p.judge.changes(), POSITION_KEY: p.position.encode()} for p in moved}
-        for partition in moved:
-            # The origin comes first: what stands before it in the changelog is forgotten. The position comes
-            # last: at least once, it must not stand for changes that are not there yet.
-            batches = [] if partition.origin is None else [_batch({ORIGIN_KEY: partition.origin.encode()})]
-            batches += partition.judge.changelog_batches(self._topics.changelog_limit_bytes)
-            batches.append(_batch(changes[partition.number]))
-            await self._output.send(self._topics.changelog, partition.number, batches)
-            await self._marks.write(partition)
-        await self._output.flush()
-        self._require_same_changelog(moved)
+        await self._write_changelog(moved, changes)
         reached(CommitStep.CHANGELOG, self.name)  # 3
         offsets = {p.number: p.position.next_offset for p in moved}
         await self._output.commit(offsets, lambda: reached(CommitStep.OFFSETS, self.name))  # 4
@@ -285,7 +276,7 @@ class SlotPipeline:
         for partition in moved:
             after = self._output.next_offset(self._topics.changelog, partition.number)
             mark = LocalMark(after, partition.position.state_id)
-            partition.changelog_offset = after
+            partition.changelog_end = after + self._output.marker
             partition.judge.committed()
             if partition.verdicts is not None:
                 partition.verdicts.committed(partition.position.next_offset)
@@ -302,21 +293,24 @@ class SlotPipeline:
         self._metrics.committed(self.name, self._clock() - started)
         self._count(moved)
 
-    def _require_same_changelog(self, moved: Iterable[OpenPartition]) -> None:
-        """Check that this commit's part of the changelog landed behind all that is known of it.
-
-        Raises:
-            StopError: It did not: what was there before is gone, and a part of a state is no state.
-        """
+    async def _write_changelog(
+        self, moved: Iterable[OpenPartition], changes: Mapping[int, Mapping[bytes, bytes | None]]
+    ) -> None:
+        """Step 3; raises `RebuildError` where it lands elsewhere than behind all that was restored."""
+        topic, counts = self._topics.changelog, dict[int, int]()
         for partition in moved:
-            after = self._output.next_offset(self._topics.changelog, partition.number)
-            if after <= partition.changelog_offset:
-                raise StopError(
-                    f"{self._topics.changelog}:{partition.number} ends at {after}, but it was known up to "
-                    f"{partition.changelog_offset}: the changelog was deleted and made anew, or lost records. "
-                    "Nothing of this commit counts. Restore the topic from a copy, or see 'A source made anew' "
-                    "and 'Beginning anew' in docs/operations.md."
-                )
+            # The origin comes first: what stands before it in the changelog is forgotten. The position comes
+            # last: at least once, it must not stand for changes that are not there yet.
+            batches = [] if partition.origin is None else [_batch({ORIGIN_KEY: partition.origin.encode()})]
+            batches += partition.judge.changelog_batches(self._topics.changelog_limit_bytes)
+            batches.append(_batch(changes[partition.number]))
+            counts[partition.number] = sum(batch.count for batch in batches)
+            await self._output.send(topic, partition.number, batches)
+            await self._marks.write(partition)
+        await self._output.flush()
+        for partition in moved:
+            after = self._output.next_offset(topic, partition.number)
+            partition.require_landed(topic, after - counts[partition.number], alone=self._output.marker > 0)
 
     async def finish(self) -> None:
         """Commit, and write what the local states hold back, so that the next start has little to read."""

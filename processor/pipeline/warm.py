@@ -216,6 +216,8 @@ async def _slot(kind: HopKind, topics: _Memory, metrics: Metrics, store: MemoryS
 class _Memory:
     """Topics of one partition; a `TransactionOutput` into them."""
 
+    marker = 0
+
     def __init__(self) -> None:
         self._batches: dict[str, list[bytes]] = {}
         self._ends: dict[str, int] = {}

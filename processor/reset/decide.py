@@ -70,6 +70,7 @@ class PartitionFacts:
             before the new place; else None.
         backfill: The name of the backfill that the state began with; empty where there was none. Without a
             position it is not loaded to its end.
+        changelog_end: Where its changelog ended when nobody else could write to it any more.
         renewals_said: False where filters renew ids and nobody confirms them: an id that comes again in its own
             bucket is not written again. By what is written it would be forgotten up to a bucket too soon.
     """
@@ -82,6 +83,7 @@ class PartitionFacts:
     window_end_ms: int | None = None
     renewals_said: bool = True
     backfill: str = ""
+    changelog_end: int = 0
 
 
 @dataclass(frozen=True, slots=True)

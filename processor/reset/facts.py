@@ -43,7 +43,7 @@ async def learn(
     ``fences`` fence who wrote the state, so that it cannot change any more; None: it may. With ``has_offset``
     the group has committed an offset of it.
     """
-    head = await _head(context, fences, number)
+    head, changelog_end = await _head(context, fences, number)
     lost = head.position is None and has_offset
     now = context.topics_now().changelog
     if head.position and not head.origin and head.position.topics.changelog.made_anew(now):
@@ -56,7 +56,10 @@ async def learn(
     backfill = "" if head.origin is None else head.origin.backfill
     if dedup is not None and head.position is not None:
         backfill = await _backfill(context, number, backfill)
-    facts = PartitionFacts(f"{tp.topic}:{number}", limits, *head, lost, renewals_said=said, backfill=backfill)
+    name = f"{tp.topic}:{number}"
+    facts = PartitionFacts(
+        name, limits, *head, lost, renewals_said=said, backfill=backfill, changelog_end=changelog_end
+    )
     # By arrival they are all of now.
     if dedup is not None and dedup.time != "arrival" and begin(facts) < limits.start < to:
         span = limits.start, to
@@ -78,19 +81,19 @@ async def _backfill(context: ResetContext, number: int, begun: str) -> str:
     return found.backfill
 
 
-async def _head(context: ResetContext, fences: SlotFences | None, number: int) -> ChangelogHead:
-    """Return position and origin; with ``fences`` after whoever wrote them is fenced and done."""
+async def _head(context: ResetContext, fences: SlotFences | None, number: int) -> tuple[ChangelogHead, int]:
+    """Return position, origin and the end; with ``fences`` after whoever wrote them is fenced and done."""
     changelog = context.changelog(number)
     limits = await changelog.bounds()
     head = await read_head(changelog, limits.start, limits.stable)
     if head.position is not None:
         require_own(head.position, context.application, context.pipeline.name, changelog.name)
     if fences is None:
-        return head
+        return head, limits.end
     if head.position is not None:
         await fences.fence_former(number, head.position.slots)
     settling = await settled(changelog, context.transaction_timeout_s)
-    return await read_head(changelog, limits.stable, settling.stable, head)
+    return await read_head(changelog, limits.stable, settling.stable, head), settling.end
 
 
 async def window_end_ms(

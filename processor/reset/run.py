@@ -118,7 +118,8 @@ class Reset:
                     await make_state(context, step, self._facts[step.partition], advance) for step in moving
                 ]
                 await context.require_stopped()
-                await _commit(context, self._fences.producer(slot), states)
+                ends = {number: self._facts[number].changelog_end for number in numbers}
+                await _commit(context, self._fences.producer(slot), states, ends)
             except (StopError, RebuildError, FencedError) as error:
                 raise StopError(_unfinished(error, numbers, finished)) from error
             finished += numbers
@@ -137,11 +138,15 @@ class Reset:
         return {tp.partition: limits[tp].stable if offset is None else offset for tp, offset in found.items()}
 
 
-async def _commit(context: ResetContext, producer: Producer, states: list[NewState]) -> None:
+async def _commit(
+    context: ResetContext, producer: Producer, states: list[NewState], ends: Mapping[int, int]
+) -> None:
     """Write origin, whole state and position of a slot's partitions, and the group's offsets, as a worker does.
 
+    ``ends`` says by partition where the changelog ended that the state was made from.
+
     Raises:
-        StopError: The pipeline is not stopped any more.
+        StopError: The pipeline is not stopped any more, or the changelog does not end there.
         FencedError: A worker has taken the slot.
         RebuildError: It was refused; with the reason ``end`` the outcome is not known.
     """
@@ -150,6 +155,7 @@ async def _commit(context: ResetContext, producer: Producer, states: list[NewSta
     origins = [await _origin(context, state) for state in states]
     output.begin()
     reached(FaultStep.BEGUN)  # 1
+    written: dict[int, int] = {}
     for state, origin in zip(states, origins, strict=True):
         now_ms = int(time.time() * 1000)
         number = state.step.partition
@@ -170,7 +176,16 @@ async def _commit(context: ResetContext, producer: Producer, states: list[NewSta
             marks = (IndexMark.of(each, number, topics.quarantined_to(number), now_ms) for each in marked)
             rows = [(MARK_KEY, mark.encode(), now_ms, ()) for mark in marks]
             await output.send(topics.index, number, [plain_batch(rows)])
+        written[number] = sum(batch.count for batch in batches)
     await output.flush()
+    for number, count in written.items():
+        landed = output.next_offset(topics.changelog, number) - count
+        if landed != ends[number]:
+            raise StopError(
+                f"{topics.changelog}:{number} took this reset at offset {landed}, but was read up to "
+                f"{ends[number]}: another program has written to it, or a broker that no longer leads it has "
+                "answered"
+            )
     reached(FaultStep.CHANGELOG)  # 3
     # Whoever joins from here on finds a transaction open on the changelog and waits for it. One that came just
     # before has not, and with at_least_once it does not fence us either.

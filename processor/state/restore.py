@@ -99,6 +99,7 @@ async def restore(
         else:
             if mark is None or (position is not None and position.state_id == mark.state_id and seen):
                 await _require_whole(table, changelog, limits)
+                table.changelog_end = limits.end
                 return position
             log.warning(FOREIGN, changelog.name)
         mark = None

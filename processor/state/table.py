@@ -32,11 +32,13 @@ class Table:
     Attributes:
         store: Where it survives; closed with the table.
         log: State in bulk.
+        changelog_end: Where the changelog ended when it was restored.
     """
 
     def __init__(self, store: Store, log: StateLog = NO_BULK) -> None:
         self.store = store
         self.log = log
+        self.changelog_end = 0
         self._held: dict[bytes, bytes | None] = {}
         self._mark: LocalMark | None = None
         self._written_at_s: float | None = None
@@ -54,12 +56,6 @@ class Table:
         """Return how far the changelog has been applied; None: nothing of it. Raises as `position`."""
         value = self.store.get(LOCAL_KEY)
         return None if value is None else LocalMark.decode(value)
-
-    @property
-    def changelog_offset(self) -> int:
-        """How far the changelog is known, what is held included; 0: nothing of it. Raises as `position`."""
-        mark = self._mark or self.mark()
-        return 0 if mark is None else mark.changelog_offset
 
     def load_log(self) -> Generator[None, None, None]:
         """Have the log read what is in the store, step by step; in whatever thread.

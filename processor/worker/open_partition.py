@@ -110,12 +110,13 @@ class PartitionOpener:
                 note_definition(folder.parent, self._work.meaning)
             if position is not None:
                 self._require_same_topics(tp, position)
+                await self._require_newest(tp, position, changelog)
             # Not before: under a mark there must be no state that was read as something else than it is.
             table.flush()
             judge.load(table)
             context.escapes.watch(self._work.hop, judge, tp.partition)
             partition = OpenPartition(tp.partition, table, judge, started, stable=limits.stable)
-            partition.changelog_offset = table.changelog_offset
+            partition.changelog_end = table.changelog_end
             partition.verdicts = self._draft(tp, started, before)
             if position is None:
                 origin = await self._origin(tp.partition, started.next_offset, beginning)
@@ -296,6 +297,26 @@ class PartitionOpener:
         text = refusal(position, now, self._topics.named, where, self._work.reset, verdicts)
         if text is not None:
             raise StopError(text)
+
+    async def _require_newest(
+        self, tp: TopicPartition, position: Position, changelog: ChangelogPartition
+    ) -> None:
+        """Look whether the state is that of the group's last commit, which was in the same transaction.
+
+        Raises:
+            StopError: It is older: the changelog has lost its end, or a broker that no longer leads it has
+                answered. Records that have been judged would be judged again.
+        """
+        group = self._context.application_id
+        known = (await committed(self._client, group, [tp])).get(tp, position.next_offset)
+        if self._context.exactly_once and known > position.next_offset:
+            again = self._work.reset(f"--to-offset {tp.partition}:{known}")
+            raise StopError(
+                f"{tp.topic}:{tp.partition}: the group {group} has committed offset {known}, but the state in "
+                f"{changelog.name} only reaches {position.next_offset}: the changelog has lost records, or the "
+                "group's offset was set by hand. Restore the topic from a copy, or have the state recomputed "
+                f"from the source: {again}; or set the group's offset back to {position.next_offset}"
+            )
 
     def _check_definition(self, tp: TopicPartition, position: Position) -> None:
         if position.definition != self._meaning:

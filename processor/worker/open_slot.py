@@ -57,6 +57,10 @@ class OpenSlot:
         """The one to fetch with, which is opened first."""
         return self._clients[0]
 
+    async def contradiction(self) -> str:
+        """Say in what a second broker does not confirm what the slot was opened with; empty: in nothing."""
+        return await self._clients[0].contradiction() if self._clients else ""
+
     @property
     def usable(self) -> SlotPipeline | None:
         """The pipeline until something fails: what was judged and not sent must not be committed."""

@@ -184,7 +184,14 @@ class SlotRun:
                 self._context.look_again()
                 await self._drop(error.reason)
             case SeqmarkError():
-                return await self._stop(error)
+                doubt = "" if self._slot is None else await self._slot.contradiction()
+                if not doubt:
+                    return await self._stop(error)
+                # One broker's word is not the cluster's: a deposed leader tells of logs as they were.
+                self._trouble = f"{doubt}; asking again before this counts: {error}"
+                log.warning("%s: rebuilding: %s", self.name, self._trouble)
+                self._context.look_again()
+                await self._drop("leader")
             case KafkaError() | OSError():
                 brokers = self._context.settings.kafka.bootstrap_servers
                 self._trouble = f"cannot reach Kafka at {brokers}, retrying: {error!r}"

@@ -34,7 +34,8 @@ from processor.kafka.protocol.internals import (
     StaleMetadata,
     for_code,
 )
-from processor.kafka.protocol.requests import MetadataRequest, plain
+from processor.kafka.protocol.leaders import EPOCHS
+from processor.kafka.protocol.requests import MetadataRequest, TopicsSeen, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -172,8 +173,8 @@ class BrokerClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
         self._sending: dict[Any, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.silent: set[Any] = set()
         """Brokers that have let a deadline pass and not answered since."""
-        self.seen: Callable[[Mapping[str, bytes], set[str]], None] = lambda _ids, _absent: None
-        """Called at each metadata answer: ids of the topics by name, and wanted ones that do not exist."""
+        self.seen: Callable[[TopicsSeen], None] = lambda _topics: None
+        """Called at each metadata answer that counts."""
 
     @override
     async def bootstrap(self) -> None:
@@ -283,7 +284,7 @@ class BrokerClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
         nodes = self.nodes() + (["bootstrap"] if bootstrap in self._conns else [])
         try:
             wanted = MetadataRequest(sorted(topics) if topics else None)
-            metadata, ids, absent = plain(await self._ask_any(nodes, wanted))
+            metadata, seen = plain(await self._ask_any(nodes, wanted, older))
         except KafkaError as error:
             log.warning("no broker answers with metadata: %r", error)
             cluster_metadata.failed_update(None)
@@ -293,11 +294,17 @@ class BrokerClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
         cluster_metadata.update_metadata(metadata)
         if bootstrap in self._conns and self.cluster.brokers():
             self._conns.pop(bootstrap).close()
-        self.seen(ids, absent)
+        EPOCHS.hear(seen)
+        self.seen(seen)
         return True
 
-    async def _ask_any(self, nodes: list[Any], request: Any) -> Any:
-        """Ask one broker after the other until one answers; the last one may take as long as a request."""
+    async def _ask_any(
+        self, nodes: list[Any], request: Any, wrong: Callable[[Any], str] = lambda _answer: ""
+    ) -> Any:
+        """Ask one broker after the other until one answers; the last one may take as long as a request.
+
+        An answer in which something is ``wrong`` is none.
+        """
         problem: Exception = NodeNotReadyError("no broker is known")
         for node in nodes:
             limit_s = ANSWER_S if node != nodes[-1] else REQUEST_TIMEOUT_MS / 1000
@@ -311,5 +318,13 @@ class BrokerClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
                 problem = error
             else:
                 self.silent.discard(node)
-                return answer
+                if not (doubt := wrong(answer)):
+                    return answer
+                problem = StaleMetadata(f"broker {node}: {doubt}")
+                log.warning("metadata of broker %s is not believed: %s", node, doubt)
         raise problem
+
+
+def older(metadata: Any) -> str:
+    """Say which partition a broker does not know the newest leader of; empty: of all it does (KIP-320)."""
+    return EPOCHS.older(plain(metadata)[1])

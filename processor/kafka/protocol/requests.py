@@ -8,10 +8,13 @@ All are of flexible versions (KIP-482): every structure ends with tags, of which
     DescribeProducers      3.0  who has a transaction open in a partition, from its leader; needs READ on it
     WriteTxnMarkers        3.0  ends a transaction in a partition, by its leader; needs ALTER on the cluster
     ListTransactions       3.0  the transactional ids that a broker coordinates (KIP-664)
-    ListOffsets v7         3.0  where the newest timestamp of a partition is (KIP-734)
+    ListOffsets v7         3.0  offsets by time, and where the newest timestamp of a partition is (KIP-734)
     ListOffsets v8         3.6  from which offset on a partition is on the leader's own disk (KIP-405)
     DescribeGroups v5      2.4  members of a group, by their instance ids too
     DescribeLogDirs v2     2.6  bytes of partitions on a broker; needs DESCRIBE on the cluster
+
+Reads say by ``current_leader_epoch`` who leads as far as this process has heard (KIP-320): a leader that was
+deposed and has not heard of it refuses, in place of answering with what was true before.
 
 The number is the first broker that knows the request. Metadata is asked for with
 ``allow_auto_topic_creation = false`` in all versions: a topic that somebody has deleted must not come back
@@ -21,7 +24,7 @@ because a worker asks where it is.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from aiokafka.protocol import types
 from aiokafka.protocol.api import Request, RequestStruct, Response
@@ -166,27 +169,44 @@ class MetadataRequest(FlexibleRequest):
         return super().build(request_struct_class)
 
 
-def plain(metadata: Any) -> tuple[Any, dict[str, bytes], set[str]]:
-    """Return an answer in the form that aiokafka reads, the ids of topics by name, and which there are not."""
+class TopicsSeen(NamedTuple):
+    """What a broker's metadata says of topics."""
+
+    ids: dict[str, bytes]
+    """By name; `UNKNOWN_ID` where brokers have none."""
+    absent: set[str]
+    """Those that were asked for and do not exist."""
+    leaders: dict[tuple[str, int], tuple[int, int]]
+    """By topic and partition: the leader, and its epoch; -1: before brokers told it."""
+
+
+def plain(metadata: Any) -> tuple[Any, TopicsSeen]:
+    """Return an answer in the form that aiokafka reads, and what it says of topics."""
     absent = {topic[1] for topic in metadata.topics if topic[0] == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION}
+    leaders: dict[tuple[str, int], tuple[int, int]] = {}
     if metadata.API_VERSION < MetadataRequest.VERSION:
-        return metadata, {topic[1]: UNKNOWN_ID for topic in metadata.topics if topic[0] == 0}, absent
+        for _, name, _, partitions in metadata.topics:
+            leaders |= {(name, number): (leader, -1) for _, number, leader, *_ in partitions}
+        ids = {topic[1]: UNKNOWN_ID for topic in metadata.topics if topic[0] == 0}
+        return metadata, TopicsSeen(ids, absent, leaders)
     brokers = [broker[:-1] for broker in metadata.brokers]
-    ids: dict[str, bytes] = {}
+    ids = {}
     topics: list[tuple[Any, ...]] = []
     for code, name, topic_id, internal, partitions, *_ in metadata.topics:
         if code == 0:
             ids[name] = topic_id
+        leaders |= {(name, number): (leader, epoch) for _, number, leader, epoch, *_ in partitions}
         led = [(error, number, leader, *rest[:3]) for error, number, leader, _, *rest in partitions]
         topics.append((code, name, internal, led))
     said = metadata.throttle_time_ms, brokers, metadata.cluster_id, metadata.controller_id, topics
-    return MetadataResponse_v5(*said), ids, absent
+    return MetadataResponse_v5(*said), TopicsSeen(ids, absent, leaders)
 
 
 class FetchByIdRequest(FlexibleRequest):
     """Asks what has arrived in the topics of these ids; first arguments as of aiokafka's FetchRequest.
 
-    ``topics`` has by name number, offset and most bytes of each partition, ``ids`` the ids of these topics.
+    ``topics`` has by name number, leader epoch, offset and most bytes of each partition, ``ids`` the ids of
+    these topics.
     """
 
     API_KEY, VERSION = 1, 13
@@ -212,12 +232,12 @@ class FetchByIdRequest(FlexibleRequest):
         min_bytes: int,
         max_bytes: int,
         isolation_level: int,
-        topics: Sequence[tuple[str, Sequence[tuple[int, int, int]]]],
+        topics: Sequence[tuple[str, Sequence[tuple[int, int, int, int]]]],
         ids: Mapping[str, bytes],
     ) -> None:
         wanted = []
         for topic, partitions in topics:
-            rows = [(number, -1, offset, -1, -1, most, NO_TAGS) for number, offset, most in partitions]
+            rows = [(number, epoch, at, -1, -1, most, NO_TAGS) for number, epoch, at, most in partitions]
             wanted.append((ids[topic], rows, NO_TAGS))
         super().__init__(-1, max_wait_ms, min_bytes, max_bytes, isolation_level, 0, -1, wanted, [], "")
         self._names = {ids[topic]: topic for topic, _ in topics}
@@ -277,8 +297,11 @@ class DescribeGroupRequest(FlexibleRequest):
         super().__init__([group_id], True)
 
 
-class NewestTimestampRequest(FlexibleRequest):
-    """Asks the leader of partitions which timestamp is the highest in each, by number of the topic's."""
+class ListOffsetsRequest(FlexibleRequest):
+    """Asks the leader of partitions for an offset in each.
+
+    ``topics`` has by name number, leader epoch and what stands for the offset: a time (ms), or what is below 0.
+    """
 
     API_KEY, VERSION = 2, 7
     ASKS = """
@@ -290,22 +313,24 @@ class NewestTimestampRequest(FlexibleRequest):
         topics[topic:text
             partitions[partition:int32 error_code:int16 timestamp:int64 offset:int64 leader_epoch:int32]]
     """
-    WHEN: ClassVar[int] = -3
-    """What stands for it in place of a time."""
+    EARLIEST: ClassVar[int] = -2
+    LATEST: ClassVar[int] = -1
+    NEWEST_TIMESTAMP: ClassVar[int] = -3
 
-    def __init__(self, topics: Sequence[tuple[str, Sequence[int]]]) -> None:
-        wanted = [
-            (topic, [(number, -1, self.WHEN, NO_TAGS) for number in numbers], NO_TAGS)
-            for topic, numbers in topics
-        ]
-        super().__init__(-1, 0, wanted)
+    def __init__(
+        self, isolation_level: int, topics: Sequence[tuple[str, Sequence[tuple[int, int, int]]]]
+    ) -> None:
+        wanted = [(topic, [(*row, NO_TAGS) for row in rows], NO_TAGS) for topic, rows in topics]
+        super().__init__(-1, isolation_level, wanted)
 
 
-class LocalStartRequest(NewestTimestampRequest):
+class LocalStartRequest(ListOffsetsRequest):
     """Asks the leader of partitions from which offset on it has them itself, and not in remote storage."""
 
     VERSION = 8
-    WHEN = -4
+
+    def __init__(self, topics: Sequence[tuple[str, Sequence[tuple[int, int]]]]) -> None:
+        super().__init__(0, [(topic, [(*row, -4) for row in rows]) for topic, rows in topics])
 
 
 class DescribeLogDirsRequest(FlexibleRequest):

@@ -31,6 +31,8 @@ class _ProducerOutput:
 class ExactlyOnceOutput(_ProducerOutput):
     """Output, changelog and offsets in one transaction of the slot's transactional id, which is fenced."""
 
+    marker = 1
+
     def __init__(self, producer: Producer, group_id: str, source: str) -> None:
         super().__init__(producer, source)
         self._group_id = group_id
@@ -52,6 +54,8 @@ class ExactlyOnceOutput(_ProducerOutput):
 
 class AtLeastOnceOutput(_ProducerOutput):
     """Output acknowledged, then changelog, then the group's offsets; nothing binds them together."""
+
+    marker = 0
 
     def __init__(self, producer: Producer, membership: Membership, source: str) -> None:
         super().__init__(producer, source)

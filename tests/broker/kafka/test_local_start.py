@@ -28,7 +28,7 @@ def test_where_nothing_is_in_remote_storage_it_is_the_first_offset_that_is_retai
         try:
             leader = client.leader(TopicPartition(topic, 0))
             assert leader is not None
-            answer = await client.request(leader, LocalStartRequest([(topic, [0])]), timeout_s=10.0)
+            answer = await client.request(leader, LocalStartRequest([(topic, [(0, -1)])]), timeout_s=10.0)
         finally:
             await client.close()
         ((_, ((_, code, _, offset, *_),), _),) = answer.topics

@@ -13,7 +13,7 @@ import pytest
 from processor.errors import FencedError, RebuildError, StopError
 from processor.kafka.client import Client, KafkaError, TopicPartition
 from processor.kafka.offsets import bounds
-from processor.kafka.protocol.internals import OffsetRequest
+from processor.kafka.protocol.requests import ListOffsetsRequest
 from processor.kafka.transactions.producer import SEQUENCES, Producer
 from processor.wire.encode import EncodedBatch, plain_batch
 from tests.support.kafka.topics import (
@@ -313,7 +313,7 @@ def test_a_request_that_is_not_answered_raises_within_its_deadline(broker: Broke
             node = client.leader(TopicPartition(topic, 0))
             assert node is not None
             with pytest.raises(KafkaError, match=r"no answer in 0\.0 s|no answer in 1e-06 s"):
-                await client.request(node, OffsetRequest(-1, 0, [(topic, [(0, -1)])]), timeout_s=1e-6)
+                await client.request(node, ListOffsetsRequest(0, [(topic, [(0, -1, -1)])]), timeout_s=1e-6)
         finally:
             await client.close()
 

@@ -72,11 +72,12 @@ MISTAKES = (
         broker=True,
     ),
     Mistake(
-        "a changelog made anew is written on",
-        "processor/pipeline/slot_pipeline.py",
-        "            if after <= partition.changelog_offset:\n",
-        "            if after < 0:\n",
-        "tests/unit/pipeline/test_slot_pipeline.py::test_a_changelog_made_anew_is_noticed_before_the_transaction_ends",
+        "a changelog that ends before or behind what was restored is written on",
+        "processor/pipeline/ports.py",
+        "        if landed < self.changelog_end or (alone and landed > self.changelog_end):\n",
+        "        if landed < 0:\n",
+        "tests/unit/pipeline/test_slot_pipeline.py::"
+        "test_a_changelog_that_ends_elsewhere_is_noticed_before_the_transaction_ends",
     ),
     Mistake(
         "an output made anew is written on",

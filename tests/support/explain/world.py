@@ -18,6 +18,7 @@ from processor.judges.factory import mode_of
 from processor.kafka.client import KafkaCode, TopicPartition
 from processor.kafka.offsets import EARLIEST, READ_COMMITTED
 from processor.kafka.protocol.internals import FetchRequest, OffsetFetchRequest
+from processor.kafka.protocol.requests import ListOffsetsRequest
 from processor.wire.encode import plain_batch
 from schemas.changelog.position import NO_BATCH, Origin, Position
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
@@ -87,6 +88,11 @@ class WorldClient:
         del tp
         return 1
 
+    def epoch(self, tp: TopicPartition) -> int:
+        """Return that none is known."""
+        del tp
+        return -1
+
     async def group_coordinator(self, group_id: str) -> int:
         """Return the one broker."""
         del group_id
@@ -102,19 +108,23 @@ class WorldClient:
                 for topic, _ in request._partitions
             ]
             return SimpleNamespace(topics=found)
-        answer = self._fetched if isinstance(request, FetchRequest) else self._bound
-        isolation = getattr(request, "_isolation_level", READ_COMMITTED)
-        found = [
-            (topic, [answer(topic, asked, isolation) for _, asked, *_ in parts])
-            for topic, parts in request._topics
-        ]
+        if isinstance(request, ListOffsetsRequest):
+            wanted: Any = request._fields[2]
+            isolation = request._fields[1]
+            bounds: Any = [
+                (topic, [self._bound(topic, when, isolation) for _, _, when, _ in rows], {})
+                for topic, rows, _ in wanted
+            ]
+            return SimpleNamespace(topics=bounds)
+        assert isinstance(request, FetchRequest)
+        found = [(topic, [self._fetched(topic, at) for _, at, *_ in parts]) for topic, parts in request._topics]
         return SimpleNamespace(topics=found, API_VERSION=5)
 
     def _stable(self, topic: str) -> int:
         tail = self.hidden.get(topic, HiddenTail(0))
         return len(self.topics[topic]) - (tail.records if tail.looks > 0 else 0)
 
-    def _bound(self, topic: str, asked: int, isolation: int) -> tuple[Any, ...]:
+    def _bound(self, topic: str, asked: int, isolation: object) -> tuple[Any, ...]:
         if asked >= 0:
             offset = next((n for n, time_ms in enumerate(self.times[topic]) if time_ms >= asked), -1)
         elif asked == EARLIEST:
@@ -122,9 +132,9 @@ class WorldClient:
             offset = self.starts.get(topic, 0)
         else:
             offset = self._stable(topic) if isolation == READ_COMMITTED else len(self.topics[topic])
-        return 0, KafkaCode.NONE, -1, offset
+        return 0, KafkaCode.NONE, -1, offset, -1, {}
 
-    def _fetched(self, topic: str, at: int, _: int) -> tuple[Any, ...]:
+    def _fetched(self, topic: str, at: int) -> tuple[Any, ...]:
         self.fetched.setdefault(topic, []).append(at)
         stable = self._stable(topic)
         data = b"".join(self.topics[topic][at : min(stable, at + _FETCH_BATCHES)])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from processor.kafka.client import KafkaCode, TopicPartition
 from processor.kafka.offsets import EARLIEST
 from processor.kafka.protocol.internals import FetchRequest
-from processor.kafka.protocol.requests import LocalStartRequest
+from processor.kafka.protocol.requests import ListOffsetsRequest, LocalStartRequest
 from tests.support.wire.batches import HEADER
 
 if TYPE_CHECKING:
@@ -53,19 +53,23 @@ class LogClient:
         del tp
         return LEADER
 
+    def epoch(self, tp: TopicPartition) -> int:
+        """Return that none is known."""
+        del tp
+        return -1
+
     async def request(self, node: int, request: Any, *, timeout_s: float, coordination: bool = False) -> Any:
         """Answer a fetch, or where the log begins and ends."""
         del node, timeout_s, coordination
-        if isinstance(request, LocalStartRequest):
+        answer: Any
+        if isinstance(request, ListOffsetsRequest):
             topics: Any = request._fields[2]
-            ((topic, ((partition, *_),), _),) = topics
-            return SimpleNamespace(
-                topics=[(topic, [(partition, KafkaCode.NONE, -1, self._remote, -1, {})], {})]
-            )
+            ((topic, ((partition, _, when, _),), _),) = topics
+            offset = self.start if when == EARLIEST else self._end
+            offset = self._remote if isinstance(request, LocalStartRequest) else offset
+            return SimpleNamespace(topics=[(topic, [(partition, KafkaCode.NONE, -1, offset, -1, {})], {})])
+        assert isinstance(request, FetchRequest)
         ((topic, ((partition, asked, *_),)),) = request._topics
-        if not isinstance(request, FetchRequest):
-            answer: Any = partition, KafkaCode.NONE, -1, self.start if asked == EARLIEST else self._end
-            return SimpleNamespace(topics=[(topic, [answer])])
         self.fetched.append(asked)
         start = self.start if self.trimmed_to is None else self.trimmed_to
         outside = not start <= asked <= self._end

@@ -102,7 +102,7 @@ def test_requests_keep_their_order_while_a_connection_is_made() -> None:
 
 def test_records_are_not_copied_out_of_an_answer() -> None:
     records = bytes(range(256)) * 1_000
-    request = FetchByIdRequest(500, 1, 1, 1, [("clicks", [(0, 7, 1)])], {"clicks": TOPIC_ID})
+    request = FetchByIdRequest(500, 1, 1, 1, [("clicks", [(0, -1, 7, 1)])], {"clicks": TOPIC_ID})
     row: tuple[Any, ...] = (0, 0, 9, 8, 0, [], -1, records, NO_TAGS)
     response = request.prepare({FETCH: (13, 13)}).RESPONSE_TYPE(0, 0, 0, [(TOPIC_ID, [row], NO_TAGS)], NO_TAGS)
 
@@ -117,7 +117,7 @@ def test_records_are_not_copied_out_of_an_answer() -> None:
 
 
 def test_records_that_leave_the_answer_end_the_connection() -> None:
-    request = FetchByIdRequest(500, 1, 1, 1, [("clicks", [(0, 7, 1)])], {"clicks": TOPIC_ID})
+    request = FetchByIdRequest(500, 1, 1, 1, [("clicks", [(0, -1, 7, 1)])], {"clicks": TOPIC_ID})
     row: tuple[Any, ...] = (0, 0, 9, 8, 0, [], -1, bytes(100_000), NO_TAGS)
     response = request.prepare({FETCH: (13, 13)}).RESPONSE_TYPE(0, 0, 0, [(TOPIC_ID, [row], NO_TAGS)], NO_TAGS)
 
@@ -133,7 +133,7 @@ def test_records_that_leave_the_answer_end_the_connection() -> None:
 
 @pytest.mark.parametrize("number", [-1, 17])
 def test_a_large_answer_to_something_else_ends_the_connection(number: int) -> None:
-    request = FetchByIdRequest(500, 1, 1, 1, [("clicks", [(0, 7, 1)])], {"clicks": TOPIC_ID})
+    request = FetchByIdRequest(500, 1, 1, 1, [("clicks", [(0, -1, 7, 1)])], {"clicks": TOPIC_ID})
 
     async def story() -> bool:
         async with talking(lambda _: answered(number, bytes(100_000))) as made:

@@ -30,6 +30,10 @@ class Leaders:
         del tp
         return self.leads
 
+    def epoch(self, tp: TopicPartition) -> int:
+        del tp
+        return -1
+
     async def request(self, node: int, request: object, *, timeout_s: float) -> Any:
         del request, timeout_s
         self.asked[node].set()

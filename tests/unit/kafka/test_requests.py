@@ -30,10 +30,9 @@ def test_an_answer_with_ids_is_read_as_aiokafka_reads_it() -> None:
     topics: Any = [(0, "clicks", ID, False, [PLACE], 0, {}), (3, "gone", UNKNOWN_ID, False, [], 0, {})]
     answer = struct.decode(BytesIO(struct(0, [BROKER], "cluster", 1, topics, 0, {}).encode()))
 
-    found, ids, absent = plain(answer)
+    found, seen = plain(answer)
 
-    assert ids == {"clicks": ID}
-    assert absent == {"gone"}
+    assert seen == ({"clicks": ID}, {"gone"}, {("clicks", 2): (1, 7)})
     assert isinstance(found, MetadataResponse_v5)
     assert found.brokers == [BROKER[:-1]]
     assert found.topics[0] == (0, "clicks", False, [(0, 2, 1, [1, 2], [1], [2])])
@@ -43,14 +42,14 @@ def test_an_answer_of_before_there_were_ids_says_which_topics_there_are() -> Non
     topics = [(0, "clicks", False, [(0, 2, 1, [1, 2], [1], [2])]), (3, "gone", False, [])]
     answer = MetadataResponse_v5(0, [BROKER[:-1]], "cluster", 1, topics)
 
-    assert plain(answer) == (answer, {"clicks": UNKNOWN_ID}, {"gone"})
+    assert plain(answer) == (answer, ({"clicks": UNKNOWN_ID}, {"gone"}, {("clicks", 2): (1, -1)}))
 
 
 def test_records_are_asked_for_by_id_and_told_by_name() -> None:
-    request = FetchByIdRequest(500, 1, 1000, 1, [("clicks", [(2, 77, 50)])], {"clicks": ID})
+    request = FetchByIdRequest(500, 1, 1000, 1, [("clicks", [(2, 4, 77, 50)])], {"clicks": ID})
     struct = request.prepare({FETCH: (4, 17)})
     assert struct.API_VERSION == 13
-    assert struct.topics == [(ID, [(2, -1, 77, -1, -1, 50, {})], {})]
+    assert struct.topics == [(ID, [(2, 4, 77, -1, -1, 50, {})], {})]
 
     answer = struct.RESPONSE_TYPE
     place: Any = (2, 0, 90, 88, 0, [(5, 80, {})], -1, b"records", {})
@@ -59,6 +58,6 @@ def test_records_are_asked_for_by_id_and_told_by_name() -> None:
 
 
 def test_a_broker_of_before_3_1_is_not_asked_by_id() -> None:
-    request = FetchByIdRequest(500, 1, 1000, 1, [("clicks", [(2, 77, 50)])], {"clicks": ID})
+    request = FetchByIdRequest(500, 1, 1000, 1, [("clicks", [(2, 4, 77, 50)])], {"clicks": ID})
     with pytest.raises(NotImplementedError):
         request.prepare({FETCH: (0, 12)})

@@ -46,8 +46,8 @@ def test_a_mark_says_how_far_its_commit_had_come_and_where_the_outputs_ended() -
 
     first, second = written(slot)
     assert (first.next_offset, first.ends) == (5, OutputEnds(3, 1, 1))
-    # What nothing was written to stays where it was.
-    assert (second.next_offset, second.ends) == (6, OutputEnds(4, 1, 1))
+    # Behind the marker of the first commit; what nothing was written to stays where it was.
+    assert (second.next_offset, second.ends) == (6, OutputEnds(5, 1, 1))
     assert slot.pipeline.partitions[0].position.ends == second.ends
 
 

@@ -50,11 +50,14 @@ CONFIG = Pipeline.model_validate(
 class RecordingOutput:
     """Notes what is asked of it; fails where it is told to."""
 
+    marker = 1
+
     def __init__(self, said: list[str]) -> None:
         self.said = said
         self.fail_at: str | None = None
         self.sent: list[tuple[str, int, list[EncodedBatch]]] = []
         self._next: dict[tuple[str, int], int] = {}
+        self._ends: dict[tuple[str, int], int] = {}
 
     def _say(self, what: str) -> None:
         self.said.append(what)
@@ -71,7 +74,8 @@ class RecordingOutput:
         self._say(f"send {topic}:{partition}")
         self.sent.append((topic, partition, list(some)))
         done = sum(batch.count for batch in self.sent[-1][2])
-        self._next[topic, partition] = self._next.get((topic, partition), 0) + done
+        self._next[topic, partition] = self._ends.get((topic, partition), 0) + done
+        self._ends[topic, partition] = self._next[topic, partition]
 
     async def flush(self) -> None:
         self._say("flush")
@@ -83,6 +87,7 @@ class RecordingOutput:
         self._say(f"offsets {dict(offsets)}")
         between()
         self._say("end")
+        self._ends = {tp: offset + self.marker for tp, offset in self._next.items()}
 
     def records(self, topic: str, partition: int = 0) -> list[Record]:
         """Return what was sent to a topic's partition."""
@@ -249,16 +254,18 @@ def test_a_commit_is_exactly_the_numbered_steps_in_their_order(monkeypatch: pyte
     ]
 
 
-def test_a_changelog_made_anew_is_noticed_before_the_transaction_ends() -> None:
+@pytest.mark.parametrize("moved", [-4, -1, 1, 1_000])
+def test_a_changelog_that_ends_elsewhere_is_noticed_before_the_transaction_ends(moved: int) -> None:
     slot = Slot()
     slot.take(came(1, 2))
     slot.commit()
     slot.take(came(3, start=2))
     slot.commit()
-    slot.output._next[CHANGELOG, 0] = 0
+    known = slot.output._ends[CHANGELOG, 0]
+    slot.output._ends[CHANGELOG, 0] += moved
 
     slot.take(came(4, start=3))
-    with pytest.raises(StopError, match=r"known up to \d+: the changelog was deleted and made anew"):
+    with pytest.raises(RebuildError, match=rf"at offset {known + moved}, but was known to end at {known}: "):
         slot.commit()
 
     assert slot.said[-3:] == ["flush", f"send {CHANGELOG}:0", "flush"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from processor.kafka.protocol.internals import OffsetRequest
+from processor.kafka.protocol.requests import ListOffsetsRequest
 from processor.reset.backfill.intake.cuts import CutChoice, chosen_cuts
 from tests.support.kafka.log import LogClient
 from tests.support.kafka.reset_context import reset_context
@@ -18,12 +18,13 @@ class BusyClient(LogClient):
 
     async def request(self, node: int, request: Any, *, timeout_s: float, coordination: bool = False) -> Any:
         """Answer, and let five records come."""
-        assert isinstance(request, OffsetRequest)
+        assert isinstance(request, ListOffsetsRequest)
         answer = await super().request(node, request, timeout_s=timeout_s, coordination=coordination)
-        for topic, parts in request._topics:
-            if parts[0][1] >= 0:
-                found = [(partition, 0, -1, -1) for partition, _ in parts]
-                answer.topics = [(topic, found)]
+        topics: Any = request._fields[2]
+        for topic, rows, _ in topics:
+            if rows[0][2] >= 0:
+                found: Any = [(partition, 0, -1, -1, -1, {}) for partition, *_ in rows]
+                answer.topics = [(topic, found, {})]
         self._end += 5
         return answer
 

@@ -228,3 +228,36 @@ def test_with_latest_a_partition_begins_where_it_ended_when_the_pipeline_began(
 
     position, beginning = asyncio.run(run())
     assert (position.next_offset, beginning) == expected
+
+
+@pytest.mark.parametrize(
+    ("group", "exactly_once", "refused"),
+    [(7, True, False), (6, True, False), (None, True, False), (8, True, True), (8, False, False)],
+)
+def test_a_state_that_is_older_than_the_groups_last_commit_is_not_gone_on_with(
+    group: int | None,
+    exactly_once: bool,  # noqa: FBT001 - a parameter of the test
+    refused: bool,  # noqa: FBT001 - likewise
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def committed(client: object, name: str, some: list[TopicPartition]) -> dict[TopicPartition, int]:
+        del client, name
+        return {} if group is None else dict.fromkeys(some, group)
+
+    monkeypatch.setattr(open_partition, "committed", committed)
+    context: Any = SimpleNamespace(decoder=None, application_id="a", exactly_once=exactly_once)
+    work: Any = SimpleNamespace(topics=None, definition=bytes(16), reset=lambda to: f"reset {to}")
+    nobody: Any = None
+    opener = PartitionOpener(context, SlotId("a", "p", 0, 4), work, nobody, nobody)
+    state, changelog = Position(7, -1, 0, bytes(16), bytes(16), 1), Others({}).changelog(0, 0, "c", 0)
+
+    async def run() -> None:
+        await opener._require_newest(TopicPartition("raw", 0), state, changelog)
+
+    if refused:
+        with pytest.raises(
+            StopError, match=r"raw:0: the group a has committed offset 8, .*only reaches 7.*--to-offset 0:8"
+        ):
+            asyncio.run(run())
+    else:
+        asyncio.run(run())

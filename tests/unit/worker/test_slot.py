@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from processor.errors import RebuildError
+from processor.errors import RebuildError, StopError
 from processor.ops.metrics import Metrics
 from processor.worker.drain_goal import DrainGoal
 from processor.worker.open_slot import OpenSlot
@@ -79,6 +79,31 @@ def test_an_event_behind_a_failure_commits_nothing(*, failed: bool) -> None:
         return pipeline.commits
 
     assert asyncio.run(commits()) == (0 if failed else 1)
+
+
+@pytest.mark.parametrize(("doubt", "stops"), [("", True), ("broker 2 says that broker 2 leads it", False)])
+def test_what_one_broker_says_stops_no_worker_while_another_denies_it(*, doubt: str, stops: bool) -> None:
+    class Asked:
+        async def contradiction(self) -> str:
+            return doubt
+
+        async def close(self) -> None:
+            pass
+
+    async def story() -> tuple[bool, list[Exception]]:
+        run, slot, _, _ = working()
+        client: Any = Asked()
+        slot._clients = [client]
+        slot.pipeline = None
+        ended: list[Exception] = []
+        context: Any = run._context
+        context.fail, context.look_again = ended.append, lambda: None
+        goes_on = await run._goes_on_after(StopError("p-changelog:0 was deleted"))
+        assert doubt in run.reason
+        return goes_on, ended
+
+    goes_on, ended = asyncio.run(story())
+    assert (goes_on, [str(error) for error in ended]) == (not stops, ["p-changelog:0 was deleted"] * stops)
 
 
 @pytest.mark.parametrize("failed", [False, True])
