@@ -63,11 +63,14 @@ class Proof:
         return all(report.ok for report in self.partitions)
 
 
-def run_worker(config: Config, *, drain: bool = False) -> dict[str, dict[str, int]]:
+def run_worker(
+    config: Config, *, drain: bool = False, take_over_sink: bool = False
+) -> dict[str, dict[str, int]]:
     """Run a worker in this process; creates the topics that are missing, if the config says so.
 
     With ``drain`` it returns when everything assigned is committed up to where it ended when it was assigned.
-    Otherwise SIGTERM or SIGINT ends it, so it has to be called in the main thread. Uses an event loop of its
+    Otherwise SIGTERM or SIGINT ends it, so it has to be called in the main thread. With ``take_over_sink`` it
+    writes into a sink into which another application has written the same source. Uses an event loop of its
     own: from a coroutine call it with ``asyncio.to_thread`` and ``drain=True``. While it runs, new files of
     this process are its user's alone.
 
@@ -85,13 +88,13 @@ def run_worker(config: Config, *, drain: bool = False) -> dict[str, dict[str, in
 
     before = os.umask(OTHERS)
     try:
-        return asyncio.run(_run_worker(config.settings, drain=drain))
+        return asyncio.run(_run_worker(config.settings, drain=drain, take_over_sink=take_over_sink))
     finally:
         os.umask(before)
         gc.unfreeze()  # a worker freezes what its libraries have made
 
 
-async def _run_worker(settings: Settings, *, drain: bool) -> dict[str, dict[str, int]]:
+async def _run_worker(settings: Settings, *, drain: bool, take_over_sink: bool) -> dict[str, dict[str, int]]:
     from processor.kafka.topics.ensure import ensure  # noqa: PLC0415 - see the module
     from processor.ops.metrics import Metrics  # noqa: PLC0415 - see the module
     from processor.ops.status import read  # noqa: PLC0415 - see the module
@@ -101,7 +104,7 @@ async def _run_worker(settings: Settings, *, drain: bool) -> dict[str, dict[str,
     plan = await ensure(settings, create=settings.worker.create_topics)
     plan.require(growing=True)
     metrics = Metrics()
-    await app.run_worker(settings, metrics, drain=drain)
+    await app.run_worker(settings, metrics, drain=drain, take_over_sink=take_over_sink)
     readings = read(metrics, [hop.name for hop in hops(settings)], 0).readings
     return {name: dict(reading.counts) for name, reading in readings.items()}
 

@@ -30,8 +30,8 @@ class Rights(NamedTuple):
     topics: Mapping[str, TopicRights]
 
 
-async def rights(client: Client, topics: Sequence[str]) -> Rights:
-    """Ask any broker.
+async def rights(client: Client, topics: Sequence[str] | None) -> Rights:
+    """Ask any broker; None: about all topics that this principal may look at.
 
     Raises:
         KafkaError: No answer.

@@ -21,6 +21,7 @@ from aiohttp.web import AppRunner, SockSite  # of Faust's own web server
 from processor.errors import SeqmarkError, StopError
 from processor.kafka.client import KafkaError
 from processor.kafka.group.assignor import WebAddress
+from processor.kafka.topics.writers import require_own_sinks
 from processor.ops.metrics import Doing
 from processor.ops.push import pushed
 from processor.ops.troubles import Troubles, secrets_of
@@ -83,8 +84,10 @@ class Application:
         *,
         answers: Answers | None = None,
         drain: bool = False,
+        take_over_sink: bool = False,
     ) -> None:
         self._settings = settings
+        self._take_over_sink = take_over_sink
         self._stopped = False
         self._keeping: asyncio.Task[None] | None = None
         self.metrics = metrics
@@ -115,6 +118,7 @@ class Application:
             self.metrics,
             self._put,
             drain=drain,
+            take_over_sink=take_over_sink,
             web=None if where is None else WebAddress(*where, machine()),
         )
         self.troubles = Troubles(secrets_of(settings))
@@ -147,6 +151,8 @@ class Application:
         Raises:
             SeqmarkError: What ended it.
         """
+        if not self._take_over_sink:
+            await require_own_sinks(self._settings, self._settings.pipelines)
         # Before anything is assigned: nothing is compiled inside a commit.
         await compile_kernels({pipeline.dedup.mode for pipeline in self._settings.pipelines}, self.metrics)
         # What the libraries have made stays until the end. Each full collection would walk through all of it,
@@ -195,6 +201,7 @@ async def run_worker(
     metrics: Metrics,
     *,
     drain: bool = False,
+    take_over_sink: bool = False,
     sockets: Sequence[socket.socket] | None = None,
     around: contextlib.AbstractAsyncContextManager[None] | None = None,
     answers: Answers | None = None,
@@ -205,6 +212,7 @@ async def run_worker(
         settings: Checked already.
         metrics: Of this worker alone.
         drain: End once everything assigned is committed up to where it ended when it was assigned.
+        take_over_sink: Write into a sink that another application owns (`processor.kafka.topics.writers`).
         sockets: From `processor.ops.web_port.listen`; None: it listens itself.
         around: Is entered when the web server answers, before anything else is done; the worker runs in it. Not
             given: the topics are right already.
@@ -215,7 +223,9 @@ async def run_worker(
     """
     try:
         listening = listen(settings.worker) if sockets is None else sockets
-        application = Application(settings, metrics, listening, answers=answers, drain=drain)
+        application = Application(
+            settings, metrics, listening, answers=answers, drain=drain, take_over_sink=take_over_sink
+        )
         await application.serve()
         try:
             with application.troubles.heard():

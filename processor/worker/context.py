@@ -38,6 +38,7 @@ class Context:
         fail: Called with what ends the worker.
         progressed: Called when a slot got further: a commit, an empty fetch, ready.
         drain: Whether the worker ends once it is drained.
+        take_over_sink: Whether each partition is committed where it begins.
         decoder: One buffer for all slots.
         encoders: One for all slots that write to the same topic.
     """
@@ -50,6 +51,7 @@ class Context:
     fail: Callable[[Exception], None]
     progressed: Callable[[], None]
     drain: bool
+    take_over_sink: bool = False
     decoder: Decoder = field(default_factory=Decoder)
     encoders: Encoders = field(default_factory=Encoders)
     turns: Turns = field(default_factory=Turns)

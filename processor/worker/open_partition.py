@@ -142,7 +142,7 @@ class PartitionOpener:
             )
             # A first hop commits where it stands at each assignment: whoever drains the second one with another
             # worker looks for it, and a group's offsets are forgotten after a week without members.
-            if started != position or self._work.only_positions:
+            if started != position or self._work.only_positions or context.take_over_sink:
                 pipeline.begin_at(partition)
 
     def _draft(self, tp: TopicPartition, started: Position, before: TopicId) -> VerdictDraft | None:

@@ -64,6 +64,7 @@ class Worker:
         settings: Checked already; topics exist.
         put: Puts an event into the channel of (pipeline name, slot number).
         drain: End once everything assigned is committed up to where it ended when it was assigned.
+        take_over_sink: Commit at each assignment, so that the sinks are this application's.
         web: Where its web server listens, for the other workers of the group.
     """
 
@@ -74,6 +75,7 @@ class Worker:
         put: Callable[[str, int, Event], Awaitable[None]],
         *,
         drain: bool = False,
+        take_over_sink: bool = False,
         web: WebAddress | None = None,
     ) -> None:
         check_aiokafka()
@@ -81,6 +83,7 @@ class Worker:
         self._metrics = metrics
         self._put = put
         self._drain = drain
+        self._take_over_sink = take_over_sink
         self._web = web
         self._home = Home(settings.worker.state_dir, settings.worker.application_id)
         self._pipelines = {hop.source: hop for hop in hops(settings)}
@@ -135,6 +138,7 @@ class Worker:
             self.end,
             self._progressed,
             self._drain,
+            self._take_over_sink,
         )
         await self._context.escapes.start()
         await self._membership.join(self)

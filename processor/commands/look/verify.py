@@ -72,8 +72,10 @@ async def _verify(
     settings: Settings, pipelines: list[Pipeline], done: Callable[[VerifyReport], None]
 ) -> list[VerifyReport]:
     # The client of the broker and numba are slow to import: a config that is wrong is said at once.
+    from processor.kafka.topics.writers import require_own_sinks  # noqa: PLC0415 - see above
     from processor.verify.certificate import Certificate  # noqa: PLC0415 - see above
 
+    await require_own_sinks(settings, pipelines)
     certificate = Certificate(settings, pipelines)
     total = await certificate.open()
     with bar("comparing", total) as advance:

@@ -48,7 +48,12 @@ UNRESOLVED_SAY_S = 30.0
     is_flag=True,
     help="Stop with exit 0 once everything assigned is committed up to where it ended when it was assigned.",
 )
-def worker(config: Path, *, drain: bool) -> None:
+@click.option(
+    "--take-over-sink",
+    is_flag=True,
+    help="Write into a sink into which another application has written this source; stop its workers first.",
+)
+def worker(config: Path, *, drain: bool, take_over_sink: bool) -> None:
     """Run the stream worker.
 
     SIGTERM and SIGINT stop it within 10 s with exit 0: what is in flight is committed or aborted.
@@ -65,7 +70,7 @@ def worker(config: Path, *, drain: bool) -> None:
     require_push(settings.worker)
     keep_to_ourselves(settings.worker.state_dir)
     few_arenas()
-    asyncio.run(_run(settings, drain=drain))
+    asyncio.run(_run(settings, drain=drain, take_over_sink=take_over_sink))
 
 
 def allow_open_files() -> None:
@@ -84,7 +89,7 @@ def _end(*_: object) -> None:
     live.end(EXIT_DONE)
 
 
-async def _run(settings: Settings, *, drain: bool) -> Never:
+async def _run(settings: Settings, *, drain: bool, take_over_sink: bool) -> Never:
     """Work, and end the process here, in the loop, which listens to signals to the last.
 
     Behind the loop SIGTERM would end it by its default, with another exit code, for the second that Python
@@ -93,7 +98,7 @@ async def _run(settings: Settings, *, drain: bool) -> Never:
     """
     code = EXIT_DONE
     try:
-        await _work(settings, drain=drain)
+        await _work(settings, drain=drain, take_over_sink=take_over_sink)
     except SeqmarkError as error:
         say_error(error)
         code = error.exit_code
@@ -104,7 +109,7 @@ async def _run(settings: Settings, *, drain: bool) -> Never:
     os._exit(code)
 
 
-async def _work(settings: Settings, *, drain: bool) -> None:
+async def _work(settings: Settings, *, drain: bool, take_over_sink: bool) -> None:
     logs.set_up(settings.worker.log_format, settings.worker.log_level)
     sockets = listen(settings.worker)
     with answering(sockets):
@@ -116,7 +121,13 @@ async def _work(settings: Settings, *, drain: bool) -> None:
     metrics = Metrics()
     around = _shown(settings, metrics, drain=drain)
     await run_worker(
-        settings, metrics, drain=drain, sockets=sockets, around=around, answers=answers_for(settings)
+        settings,
+        metrics,
+        drain=drain,
+        take_over_sink=take_over_sink,
+        sockets=sockets,
+        around=around,
+        answers=answers_for(settings),
     )
 
 

@@ -15,6 +15,7 @@ from processor.kafka.topics.ensure import (
     topic_names,
 )
 from processor.kafka.topics.plan import MARKED
+from processor.kafka.topics.writers import other_writers
 from processor.ops.status_text import count
 from processor.reset.changed import changed
 
@@ -63,6 +64,7 @@ def check_cluster(settings: Settings, found: Findings, *, require_broker: bool) 
 
 async def _look(settings: Settings) -> tuple[ClusterPlan, list[str]]:
     plan = await ensure(settings, create=False)
+    plan.problems += await other_writers(settings, settings.pipelines)
     if not settings.aggregates:
         return plan, []
     async with connected(settings.kafka) as admin:

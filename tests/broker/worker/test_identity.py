@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.broker
 
+ROUTED = {"mode": "insert-id", "id": [{"from": "header", "name": "seq"}], "window": "7d", "route": "by-id"}
+
 
 def drained(config: WorkerConfig) -> WorkerConfig:
     """Drain with exit 0."""
@@ -96,6 +98,47 @@ def test_a_state_of_another_application_whose_name_runs_together_with_ours_is_re
     produce(first.bootstrap_servers, first.source, [new(i) for i in range(5, 12)])
     drained(theirs)
     assert sequences(read_topic(theirs.bootstrap_servers, theirs.sink)) == list(range(12))
+
+
+@pytest.mark.parametrize("routed", [False, True])
+def test_a_second_application_writes_a_source_into_a_sink_only_where_it_takes_that_over(
+    broker: Broker, tmp_path: Path, *, routed: bool
+) -> None:
+    first = new_config(broker.bootstrap_servers, tmp_path)
+    if routed:
+        first = replace(first, pipelines=(replace(first.pipelines[0], dedup=ROUTED),))
+    bootstrap = first.bootstrap_servers
+    other = replace(first, application_id=unique("renamed"))
+    produce(bootstrap, first.source, [new(i) for i in range(10)])
+    drained(first)
+
+    def refused(config: WorkerConfig, owner: WorkerConfig) -> None:
+        ended, checked = run_drain(config), run_check(config)
+        codes, said = [ended.code, checked.returncode], [ended.stderr, checked.stdout]
+        if not routed:  # of which nothing is proved at all
+            proved = run_verify(config)
+            codes, said = [*codes, proved.returncode], [*said, proved.stderr]
+        assert set(codes) == {1}, said
+        for text in said:
+            assert f"application {owner.application_id} (pipeline p) writes {first.source} into it" in text
+            assert "--take-over-sink" in text
+
+    refused(other, first)
+    assert len(read_topic(bootstrap, first.sink)) == 10
+    taken = run_drain(other, "--take-over-sink")
+    assert taken.code == 0, taken.stderr
+    assert len(read_topic(bootstrap, first.sink)) == 20
+    drained(other)
+    refused(first, other)
+    assert run_drain(first, "--take-over-sink").code == 0  # without a record to commit
+    drained(first)
+    refused(other, first)
+    # Several sources may go into one sink.
+    create_topic(bootstrap, f"{first.source}.2", 1)
+    produce(bootstrap, f"{first.source}.2", [new(10)])
+    pipeline = replace(other.pipelines[0], source=f"{first.source}.2")
+    drained(replace(other, pipelines=(pipeline,), application_id=unique("another")))
+    assert len(read_topic(bootstrap, first.sink)) == 21
 
 
 def test_a_state_of_before_names_were_kept_is_taken_over_once(broker: Broker, tmp_path: Path) -> None:

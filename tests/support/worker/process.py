@@ -347,7 +347,7 @@ class Worker:
 
 def start_worker(
     config: WorkerConfig,
-    *,
+    *options: str,
     env: Mapping[str, str] | None = None,
     drain: bool = False,
     web: bool | None = None,
@@ -357,6 +357,7 @@ def start_worker(
 
     Args:
         config: Its file is written anew.
+        options: Further ones.
         env: Environment variables for it, such as ``SEQMARK_FAULT_STEP``.
         drain: With ``--drain``.
         web: Whether it gets a web server on a free port; by default all but draining ones do.
@@ -367,7 +368,7 @@ def start_worker(
     variables = dict(env or {})
     if port:
         variables["SEQMARK_WORKER__WEB_PORT"] = str(port)
-    command = ["worker", "-c", str(path), *(["--drain"] if drain else [])]
+    command = ["worker", "-c", str(path), *(["--drain"] if drain else []), *options]
     log = path.with_suffix(".log")
     out = path.with_suffix(".out")
     process = forks.start(*command, folder=config.folder, stdout=out, stderr=log, env=variables, fresh=fresh)
@@ -375,8 +376,8 @@ def start_worker(
 
 
 def run_drain(
-    config: WorkerConfig, *, env: Mapping[str, str] | None = None, timeout_s: float = PATIENCE_S
+    config: WorkerConfig, *options: str, env: Mapping[str, str] | None = None, timeout_s: float = PATIENCE_S
 ) -> Ended:
-    """Run ``seqmark worker --drain`` to its end."""
-    with start_worker(config, env=env, drain=True) as worker:
+    """Run ``seqmark worker --drain`` to its end, with more options."""
+    with start_worker(config, *options, env=env, drain=True) as worker:
         return Ended(worker.wait(timeout_s), worker.stderr, worker.stdout)
