@@ -312,6 +312,7 @@ def chunks() -> list[Any]:
 def run(hop: Hop) -> tuple[RecordingOutput, MemoryStore]:
     """Judge the source; return what was written to the topics and to the local state."""
     output, store = RecordingOutput([]), MemoryStore()
+    output.marker = 0  # as these bytes were made
     shared = output, batches.DECODER, Encoder(), Metrics()
     limit = 1_000_000
     if isinstance(hop, FirstHop):
