@@ -67,9 +67,9 @@ def run_worker(config: Config, *, drain: bool = False) -> dict[str, dict[str, in
     """Run a worker in this process; creates the topics that are missing, if the config says so.
 
     With ``drain`` it returns when everything assigned is committed up to where it ended when it was assigned.
-    Otherwise SIGTERM or SIGINT ends it, so it has to be called in the main thread. Uses an event loop of its
-    own: from a coroutine call it with ``asyncio.to_thread`` and ``drain=True``. While it runs, new files of
-    this process are its user's alone.
+    Otherwise SIGTERM, SIGINT or SIGHUP ends it, so it has to be called in the main thread. Uses an event loop
+    of its own: from a coroutine call it with ``asyncio.to_thread`` and ``drain=True``. While it runs, new
+    files of this process are its user's alone.
 
     Returns:
         By pipeline the records of committed transactions: ``pass``, ``duplicate``, ``late``, ``quarantine``,

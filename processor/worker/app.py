@@ -11,14 +11,13 @@ import asyncio
 import contextlib
 import gc
 import logging
-import signal
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
 from aiohttp.web import AppRunner, SockSite  # of Faust's own web server
 
-from processor.errors import SeqmarkError, StopError
+from processor.errors import SeqmarkError, StopError, ending_signals
 from processor.kafka.client import KafkaError
 from processor.kafka.group.assignor import WebAddress
 from processor.ops.metrics import Doing
@@ -155,7 +154,7 @@ class Application:
         gc.freeze()
         loop = asyncio.get_running_loop()
         if threading.current_thread() is threading.main_thread():  # others get no signals
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in ending_signals():
                 loop.add_signal_handler(number, self.worker.end)
         self.metrics.doing = Doing("")
         try:

@@ -18,7 +18,7 @@ import click
 from processor.commands.console import config_option, say_error, say_problems
 from processor.commands.run import live
 from processor.config.load import load, require_pipelines
-from processor.errors import EXIT_DONE, SeqmarkError
+from processor.errors import EXIT_DONE, SeqmarkError, ending_signals
 from processor.ops import logs
 from processor.ops.early_web import answering
 from processor.ops.memory_limit import few_arenas
@@ -51,13 +51,13 @@ UNRESOLVED_SAY_S = 30.0
 def worker(config: Path, *, drain: bool) -> None:
     """Run the stream worker.
 
-    SIGTERM and SIGINT stop it within 10 s with exit 0: what is in flight is committed or aborted.
+    SIGTERM, SIGINT and SIGHUP stop it within 10 s with exit 0: what is in flight is committed or aborted.
 
     On a terminal a table at the bottom shows what it is doing; elsewhere, and with log_format = "json", a line
     per pipeline in the log every 30 s.
     """
     # Until the worker itself listens to them: nothing is in flight, it can end at once with exit 0.
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in ending_signals():
         signal.signal(number, _end)
     allow_open_files()
     settings = load(config)
@@ -99,8 +99,9 @@ async def _run(settings: Settings, *, drain: bool) -> Never:
         code = error.exit_code
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None:  # as it is where a shell closed it
-            stream.flush()
+        with suppress(OSError):  # its terminal or its reader is gone
+            if stream is not None:  # as it is where a shell closed it
+                stream.flush()
     os._exit(code)
 
 

@@ -238,7 +238,7 @@ def test_a_json_log_has_one_object_a_line(broker: Broker, tmp_path: Path) -> Non
     assert any("ready, partitions [0]" in line["message"] for line in lines)
 
 
-@pytest.mark.parametrize("signal", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("signal", ["SIGTERM", "SIGINT", "SIGHUP"])
 def test_a_signal_stops_the_worker_with_exit_0_and_what_was_taken_in_is_committed(
     broker: Broker, tmp_path: Path, signal: str
 ) -> None:
