@@ -15,7 +15,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from aiohttp.web import AppRunner, SockSite  # of Faust's own web server
+from aiohttp.web import AppRunner  # of Faust's own web server
 
 from processor.errors import SeqmarkError, StopError, ending_signals
 from processor.kafka.client import KafkaError
@@ -26,6 +26,7 @@ from processor.ops.troubles import Troubles, secrets_of
 from processor.ops.web_port import address_of, listen, machine
 from processor.pipeline.hops import hops
 from processor.worker.compiling import compile_kernels
+from processor.worker.web.connections import Connections
 from processor.worker.web.guard import SERVER
 from processor.worker.web.site import Answers, Site
 from processor.worker.worker import Worker
@@ -62,8 +63,8 @@ class _NoKafka(BootStrategy):  # type: ignore[misc]  # faust is untyped
 class _Sites:
     """What Faust's web server serves: sockets that listen already."""
 
-    def __init__(self, runner: Any, sockets: Sequence[socket.socket]) -> None:
-        self._sites = [SockSite(runner, each) for each in sockets]
+    def __init__(self, runner: Any, sockets: Sequence[socket.socket], connections: Connections) -> None:
+        self._sites = [connections.site(runner, each) for each in sockets]
 
     async def start(self) -> None:
         """Answer from here on."""
@@ -103,7 +104,9 @@ class Application:
         web = self._faust.web
         web.blueprints = BlueprintManager()
         web._runner = AppRunner(web.web_app, access_log=None, **SERVER)  # noqa: SLF001 - Faust's has no bounds
-        web._create_site = lambda: _Sites(web._runner, sockets)  # noqa: SLF001 - it would bind a port itself
+        connections = Connections()
+        connections.bound(web.web_app)
+        web._create_site = lambda: _Sites(web._runner, sockets, connections)  # noqa: SLF001 - it would bind a port
         self._channels: dict[tuple[str, int], Any] = {}
         for hop in hops(settings):
             for slot in range(worker.slots):
