@@ -1,7 +1,8 @@
 """Compiles the kernels before a worker takes anything in, and says so where that takes long.
 
 Once per machine and version it takes a minute or two, which looks like a worker that hangs; afterwards kernels
-are loaded, within a second or two. It is done in a thread: the event loop answers `/health` meanwhile.
+are loaded, within a second or two. It is done in a thread: the event loop answers `/health` meanwhile. Of
+several first workers on a machine one compiles, and the others wait for it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from processor.ops.metrics import Doing
 from processor.ops.status_text import COMPILING, duration
-from processor.pipeline.warm import compiled, warm
+from processor.pipeline.warm import compiled, compiling_alone, warm
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -24,10 +25,21 @@ log = logging.getLogger(__name__)
 
 LOOK_S = 0.5
 SAY_S = 10.0
+WAITING = "waiting for another process, which compiles kernels for this machine"
 
 
 async def compile_kernels(modes: Collection[str], metrics: Metrics) -> None:
     """Compile or load the kernels of these modes; ``metrics.doing`` and the log say how far it is."""
+    with compiling_alone(modes) as is_turn:
+        while not is_turn():
+            if metrics.doing.text != WAITING:
+                metrics.doing = Doing(WAITING)
+                log.info(WAITING)
+            await asyncio.sleep(LOOK_S)
+        await _compile(modes, metrics)
+
+
+async def _compile(modes: Collection[str], metrics: Metrics) -> None:
     before, began_s, said_s = compiled(), time.monotonic(), -SAY_S
     parts = [(0, 0)]
     metrics.doing = Doing("loading kernels")
