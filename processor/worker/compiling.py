@@ -12,7 +12,7 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from processor.ops.metrics import Doing
+from processor.ops.metrics import Doing, State
 from processor.ops.status_text import COMPILING, duration
 from processor.pipeline.warm import compiled, compiling_alone, warm
 
@@ -33,7 +33,7 @@ async def compile_kernels(modes: Collection[str], metrics: Metrics) -> None:
     with compiling_alone(modes) as is_turn:
         while not is_turn():
             if metrics.doing.text != WAITING:
-                metrics.doing = Doing(WAITING)
+                metrics.doing = Doing(WAITING, state=State.COMPILING)
                 log.info(WAITING)
             await asyncio.sleep(LOOK_S)
         await _compile(modes, metrics)
@@ -42,13 +42,13 @@ async def compile_kernels(modes: Collection[str], metrics: Metrics) -> None:
 async def _compile(modes: Collection[str], metrics: Metrics) -> None:
     before, began_s, said_s = compiled(), time.monotonic(), -SAY_S
     parts = [(0, 0)]
-    metrics.doing = Doing("loading kernels")
+    metrics.doing = Doing("loading kernels", state=State.COMPILING)
     work = asyncio.ensure_future(asyncio.to_thread(warm, modes, lambda *part: parts.append(part)))
     while not (await asyncio.wait([work], timeout=LOOK_S))[0]:
         done, total = parts[-1]
         if not (kernels := compiled() - before):
             continue
-        metrics.doing = Doing(COMPILING, done, total)
+        metrics.doing = Doing(COMPILING, done, total, State.COMPILING)
         if (now_s := time.monotonic() - began_s) - said_s >= SAY_S:
             said_s = now_s
             log.info(

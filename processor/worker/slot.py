@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from processor.errors import FencedError, RebuildError, SeqmarkError, StopError
 from processor.kafka.client import KafkaError
 from processor.kafka.transactions.fencing import SlotId
+from processor.ops.metrics import State
 from processor.worker.drain_goal import DrainGoal
 from processor.worker.late_partitions import LatePartitions
 from processor.worker.open_slot import OpenSlot
@@ -70,6 +71,7 @@ class SlotRun:
         self._late = LatePartitions(context, hop, self.name, partitions)
         self._standstill = Standstill(hop.name, context.metrics)
         self._trouble = ""
+        self._no_topics = False
         self._fenced_at = -math.inf
         self._refused: Topics | None = None
         self._stops_before: dict[int, int] = {}
@@ -95,6 +97,14 @@ class SlotRun:
     def reason(self) -> str:
         """Why it is not ready: what it was rebuilt for last, or what it waits for."""
         return self._trouble or self._late.waits or "restoring"
+
+    @property
+    def held_up(self) -> State | None:
+        """What keeps it from working, if it is not a restore: partitions wait, or a try has failed."""
+        if self._late.waits or (self._no_topics and self._life.state is not SlotState.WORKING):
+            return State.WAITING
+        failed = self._life.state in {SlotState.DROPPING, SlotState.PAUSING, SlotState.HALTED}
+        return State.RETRYING if failed or (self._trouble and not self.ready) else None
 
     @property
     def drained(self) -> bool:
@@ -179,8 +189,8 @@ class SlotRun:
             case RebuildError():
                 if error.reason == "too_large" and not self._limits_may_have_changed():
                     return await self._stop(StopError(f"{error}; limits were read again and have not changed"))
-                self._trouble = str(error)
-                log.warning("%s: rebuilding: %s", self.name, error)
+                self._trouble, self._no_topics = str(error), error.reason == "topics"
+                log.log(self._level, "%s: rebuilding: %s", self.name, error)
                 self._context.look_again()
                 await self._drop(error.reason)
             case SeqmarkError():
@@ -188,7 +198,7 @@ class SlotRun:
             case KafkaError() | OSError():
                 brokers = self._context.settings.kafka.bootstrap_servers
                 self._trouble = f"cannot reach Kafka at {brokers}, retrying: {error!r}"
-                log.warning("%s: %s", self.name, self._trouble)
+                log.log(self._level, "%s: %s", self.name, self._trouble)
                 await self._drop("connection")
             case _:
                 log.error("%s: unexpected", self.name, exc_info=error)
@@ -196,6 +206,11 @@ class SlotRun:
                 self._context.fail(StopError(f"{self.name}: unexpected {error!r}"))
                 return False
         return True
+
+    @property
+    def _level(self) -> int:
+        """Of lines that each try has: while no broker answers the worker has said so."""
+        return logging.DEBUG if self._context.metrics.contact.lost else logging.WARNING
 
     async def _stop(self, error: SeqmarkError) -> bool:
         await self._drop("stop")

@@ -115,6 +115,7 @@ async def _work(settings: Settings, *, drain: bool) -> None:
         from processor.worker.app import run_worker  # noqa: PLC0415 - see above
 
     metrics = Metrics()
+    logs.spare_while(lambda: metrics.contact.silent_s > logs.SILENT_S)
     around = _shown(settings, metrics, drain=drain)
     await run_worker(
         settings, metrics, drain=drain, sockets=sockets, around=around, answers=answers_for(settings)
@@ -137,14 +138,14 @@ async def _shown(settings: Settings, metrics: Metrics, *, drain: bool) -> AsyncI
 async def _topics(settings: Settings, metrics: Metrics) -> ClusterPlan:
     """Return the topics; waits while no host of the brokers has an address, and says so."""
     from processor.kafka.topics.ensure import UnresolvedError, ensure  # noqa: PLC0415 - as above
-    from processor.ops.metrics import Doing  # noqa: PLC0415 - as above
+    from processor.ops.metrics import Doing, State  # noqa: PLC0415 - as above
 
     said_s = -math.inf
     while True:
         try:
             return await ensure(settings, create=settings.worker.create_topics)
         except UnresolvedError as error:
-            metrics.doing = Doing(str(error))
+            metrics.doing = Doing(str(error), state=State.WAITING)
             if time.monotonic() - said_s >= UNRESOLVED_SAY_S:
                 said_s = time.monotonic()
                 text = "%s Retrying; this is said again every %.0f s"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from processor.engine import jit
-from processor.ops.metrics import Metrics
+from processor.ops.metrics import Metrics, State
 from processor.pipeline import warm as warm_up
 from processor.pipeline.warm import warm
 from processor.worker import compiling
@@ -58,7 +58,7 @@ def test_compiling_is_shown_and_said_while_the_event_loop_goes_on(
 
     asyncio.run(run())
 
-    assert metrics.doing == ("compiling kernels for this machine, once", 5, 28)
+    assert metrics.doing == ("compiling kernels for this machine, once", 5, 28, State.COMPILING)
     begun, ended = (record.getMessage() for record in caplog.records)
     assert begun.startswith(
         "compiling kernels for this machine, once, which takes a minute or two: part 5 of 28, 12"
