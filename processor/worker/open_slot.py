@@ -154,6 +154,11 @@ class OpenSlot:
                 assert self._trim_client is not None  # noqa: S101 - of `fence`
                 self._trimmer.want(self._trim_client, TopicPartition(topic, number), offset)
 
+    async def settled(self) -> None:
+        """Wait until what was committed last can be read; where that fails, the slot has."""
+        if self._producer is not None:
+            await self._producer.settled()
+
     async def drop(self, reason: str) -> None:
         """Give up producer, tables and connections; an open transaction is aborted or left to be fenced.
 

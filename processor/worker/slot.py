@@ -112,6 +112,11 @@ class SlotRun:
         pipeline = None if self._slot is None else self._slot.pipeline
         return self.ready and pipeline is not None and self._goal.reached_by(pipeline)
 
+    async def settled(self) -> None:
+        """Wait until what was committed last can be read."""
+        if self._slot is not None:
+            await self._slot.settled()
+
     def start(self) -> None:
         """Begin to live; returns at once."""
         self._task = asyncio.create_task(self._live(), name=f"slot {self.name}")

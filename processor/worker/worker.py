@@ -93,6 +93,7 @@ class Worker:
         self._context: Context | None = None
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._group_says = ""
+        self._settling: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         # At scrape time: what is not ready any more makes no progress that could say so.
         metrics.ready.set_function(lambda: self.ready)
@@ -323,9 +324,21 @@ class Worker:
         return self._membership
 
     def _progressed(self) -> None:
+        if self._is_drained and self._settling is None:
+            self._settling = asyncio.create_task(self._end_drained(), name="drained")
+            self._tasks.append(self._settling)
+
+    @property
+    def _is_drained(self) -> bool:
         if not self._drain or not self.ready or self._membership is None:
-            return
+            return False
         # Partitions that the leader does not know of yet are nobody's: they would be left.
-        if not self._membership.undealt() and all(run.drained for run in self._runs.values()):
+        return not self._membership.undealt() and all(run.drained for run in self._runs.values())
+
+    async def _end_drained(self) -> None:
+        """End once what was committed can be read: `EndTxn` is answered before its markers are everywhere."""
+        await asyncio.gather(*(run.settled() for run in self._runs.values()))
+        self._settling = None
+        if self._is_drained:
             log.info("drained: %s slots", len(self._runs))
             self.end()

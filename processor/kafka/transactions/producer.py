@@ -189,6 +189,11 @@ class Producer:
             # Beside the work that goes on; the next transaction waits for it.
             self._ending = asyncio.create_task(self._see_end(first), name=f"end {self._id}")
 
+    async def settled(self) -> None:
+        """Wait until what was committed last can be read everywhere, or `failed` was told that it cannot."""
+        if self._ending is not None:
+            await asyncio.wait([self._ending])
+
     async def close(self) -> None:
         """Stop sending and close the connections; an open transaction is left to be fenced."""
         if self._failure is None and self._ending is not None:
