@@ -64,7 +64,7 @@ def test_partitions_without_records_do_not_keep_it(broker: Broker, tmp_path: Pat
 
 
 def drain_with_late_markers(config: str) -> None:
-    """Drain as on a busy broker, and print how often all markers of a commit were seen; in a process of its own."""
+    """Drain as on a busy broker, and print how often the markers of a commit were seen; in its own process."""
     seen = 0
 
     async def late(*arguments: Any) -> None:
