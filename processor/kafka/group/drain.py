@@ -2,8 +2,8 @@
 
 That is needed where a topic is filled from another one: a drain has emptied the second one when nothing more
 comes out of the first. The positions that the first hop has committed to its own topic say so. The group's
-offsets follow them, and can be set: where one is ahead, the first hop still reads what lies between. A partition
-whose end holds nothing stays below it, and a fetch tells that nothing follows.
+offsets follow them, and can be set: where one is ahead, the first hop still reads what lies between.
+A partition whose end holds nothing stays below it, and a fetch tells that nothing follows.
 """
 
 from __future__ import annotations
