@@ -41,6 +41,7 @@ BACKOFF_LAST_S = 5.0
 FENCED_AGAIN_S = 60.0
 """Within it a slot that is fenced once more is given back: far longer than two rivals take to fence each
 other, and a transaction's time-out is seldom shorter."""
+WARN_AGAIN_S = 60.0
 CLOSE_S = 4.0
 """How long giving a slot up may wait for its last commit; SIGTERM has 10 s in all."""
 
@@ -72,6 +73,7 @@ class SlotRun:
         self._standstill = Standstill(hop.name, context.metrics)
         self._trouble = ""
         self._no_topics = False
+        self._warned, self._warned_at = "", -math.inf
         self._fenced_at = -math.inf
         self._refused: Topics | None = None
         self._stops_before: dict[int, int] = {}
@@ -195,7 +197,7 @@ class SlotRun:
                 if error.reason == "too_large" and not self._limits_may_have_changed():
                     return await self._stop(StopError(f"{error}; limits were read again and have not changed"))
                 self._trouble, self._no_topics = str(error), error.reason == "topics"
-                log.log(self._level, "%s: rebuilding: %s", self.name, error)
+                self._warn(f"rebuilding: {error}")
                 self._context.look_again()
                 await self._drop(error.reason)
             case SeqmarkError():
@@ -203,7 +205,7 @@ class SlotRun:
             case KafkaError() | OSError():
                 brokers = self._context.settings.kafka.bootstrap_servers
                 self._trouble = f"cannot reach Kafka at {brokers}, retrying: {error!r}"
-                log.log(self._level, "%s: %s", self.name, self._trouble)
+                self._warn(self._trouble)
                 await self._drop("connection")
             case _:
                 log.error("%s: unexpected", self.name, exc_info=error)
@@ -212,10 +214,14 @@ class SlotRun:
                 return False
         return True
 
-    @property
-    def _level(self) -> int:
-        """Of lines that each try has: while no broker answers the worker has said so."""
-        return logging.DEBUG if self._context.metrics.contact.lost else logging.WARNING
+    def _warn(self, text: str) -> None:
+        """Log why a try has failed; not again soon what each try fails for, nor what the worker has said."""
+        now_s = time.monotonic()
+        is_new = text != self._warned or now_s - self._warned_at > WARN_AGAIN_S
+        if is_new:
+            self._warned, self._warned_at = text, now_s
+        is_said = self._context.metrics.contact.lost or not is_new
+        log.log(logging.DEBUG if is_said else logging.WARNING, "%s: %s", self.name, text)
 
     async def _stop(self, error: SeqmarkError) -> bool:
         await self._drop("stop")

@@ -364,7 +364,8 @@ async def look(settings: Settings) -> ClusterView:
                 del view[name]
     except StopError as error:
         # The worker has started: what does not answer now did then, and may again.
-        raise RebuildError("topics", str(error)) from error
+        is_away = isinstance(error, UnreachableError | UnresolvedError)
+        raise RebuildError("connection" if is_away else "topics", str(error)) from error
     missing = [name for name in names(settings) if name not in view]
     if missing:
         # Also what a broker says that has not heard of a topic yet: waiting loses nothing.
