@@ -16,6 +16,7 @@ Errors of libraries are translated where they enter (one door each) with the cau
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,15 @@ EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_CONFIG = 2
 EXIT_VIOLATION = 3
+
+
+def ending_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals that ask a process to end in good order.
+
+    SIGHUP, of a terminal that was closed, is one of them unless it is ignored, as `nohup` has it.
+    """
+    ignored = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return signal.SIGTERM, signal.SIGINT, *(() if ignored else (signal.SIGHUP,))
 
 
 def reset_command(pipeline: str, to: str) -> str:

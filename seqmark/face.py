@@ -69,10 +69,10 @@ def run_worker(
     """Run a worker in this process; creates the topics that are missing, if the config says so.
 
     With ``drain`` it returns when everything assigned is committed up to where it ended when it was assigned.
-    Otherwise SIGTERM or SIGINT ends it, so it has to be called in the main thread. With ``take_over_sink`` it
-    writes into a sink into which another application has written the same source. Uses an event loop of its
-    own: from a coroutine call it with ``asyncio.to_thread`` and ``drain=True``. While it runs, new files of
-    this process are its user's alone.
+    Otherwise SIGTERM, SIGINT or SIGHUP ends it, so it has to be called in the main thread. With
+    ``take_over_sink`` it writes into a sink into which another application has written the same source. Uses
+    an event loop of its own: from a coroutine call it with ``asyncio.to_thread`` and ``drain=True``. While it
+    runs, new files of this process are its user's alone.
 
     Returns:
         By pipeline the records of committed transactions: ``pass``, ``duplicate``, ``late``, ``quarantine``,

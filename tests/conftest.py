@@ -31,6 +31,8 @@ __all__ = [
 # A JVM of the tests, broker or Spark, lives for minutes: what the second compiler would make faster is over
 # before it is done. A broker takes half the CPU seconds without it.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+# As patient as everything else in the tests: one late broker would be an error in every test of its session.
+os.environ.setdefault("SEQMARK_BROKER_START_TIMEOUT", "300")
 
 # How long an example takes, or its making, says something of the machine and nothing of the code. With CI set
 # hypothesis has a profile that says the same, and tries the same examples each time.

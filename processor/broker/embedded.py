@@ -44,6 +44,9 @@ _LOGGING = (
 )
 _FREE_PORT_ATTEMPTS = 3
 _QUOTED_LINES = 12
+START_TIMEOUT = "SEQMARK_BROKER_START_TIMEOUT"
+_START_S = 60.0
+# Five seconds of CPU time, which took 66 s at a load of 41 on two cores.
 # A clean stop takes half a second, on a busy machine a few seconds.
 _END_S = 20.0
 # A JVM whose starter was killed is ended by its guard within a second or so.
@@ -121,16 +124,19 @@ class EmbeddedBroker:
             raise BrokerError("the embedded broker was not started")
         return self._data_dir
 
-    def start(self, timeout_s: float = 60) -> None:
+    def start(self, timeout_s: float | None = None) -> None:
         """Start the broker, or start it again after `kill`, and return once it serves.
 
-        The time is the JVM's; the jars, fetched on the first run of all, are not counted in.
+        The time is the JVM's; the jars, fetched on the first run of all, are not counted in. None: what
+        `START_TIMEOUT` says, or a minute.
 
         Raises:
+            ConfigError: `START_TIMEOUT` is no number of seconds.
             BrokerError: It cannot run; nothing is left behind but a `data_dir` that was given.
         """
         if self.alive:
             return
+        timeout_s = timeout_s or _start_timeout_s()
         java = find_java()
         if java.note:
             self._say(java.note)
@@ -237,7 +243,8 @@ class EmbeddedBroker:
             if serves(host, int(port)):
                 return
             time.sleep(0.05)
-        raise self.failure(f"the embedded broker does not serve within {timeout_s:g} s")
+        more = f"--start-timeout or {START_TIMEOUT} gives it longer"
+        raise self.failure(f"the embedded broker does not serve within {timeout_s:g} s; {more}")
 
     def _format(self, java: Java, class_path: str) -> None:
         """Write cluster id and feature levels, without which a KRaft broker refuses to start."""
@@ -275,6 +282,14 @@ class EmbeddedBroker:
         if self._ports:
             self._ports.release()
         self._ports = None
+
+
+def _start_timeout_s() -> float:
+    text = os.environ.get(START_TIMEOUT) or str(_START_S)
+    with suppress(ValueError):
+        if (seconds := float(text)) > 0:
+            return seconds
+    raise ConfigError([Problem(START_TIMEOUT, f"must be a number of seconds above 0, not {text!r}")])
 
 
 def new_cluster_id() -> str:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from processor.config.visible import visible
-from processor.errors import EXIT_DONE, EXIT_FAILED, SeqmarkError, StopError
+from processor.errors import EXIT_DONE, EXIT_FAILED, SeqmarkError, StopError, ending_signals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -176,15 +176,17 @@ def _is_of_stream(error: OSError) -> bool:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """Let SIGTERM end a command as Ctrl-C does, unless it listens to it itself."""
+    """Let other signals end a command as Ctrl-C does, unless it listens to them itself."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, _interrupt)
+    others = set(ending_signals()) - {signal.SIGINT}
+    before = {number: signal.signal(number, _interrupt) for number in others}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

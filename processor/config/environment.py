@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # Read by tests, demo and the fault points, not by the config.
 _RESERVED_PREFIXES = (f"{ENV_PREFIX}TEST_", f"{ENV_PREFIX}FAULT_")
-_RESERVED_NAMES = (f"{ENV_PREFIX}BROKER",)
+_RESERVED_NAMES = (f"{ENV_PREFIX}BROKER", f"{ENV_PREFIX}BROKER_START_TIMEOUT")
 _MOST_DIGITS = 9
 """Of an index: no list is longer."""
 OTHERWISE = {"sinks": "aggregates"}

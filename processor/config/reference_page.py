@@ -36,7 +36,8 @@ problem with its key and what would be right.
   the last one adds an element. A variable for a table or a list is JSON or TOML in one line:
   `SEQMARK_PIPELINES__0__DEDUP__SEQUENCE='{ from = "header", name = "seq" }'`. An empty one takes away a key
   that need not be set.
-- **Reserved** and not read as config: `SEQMARK_TEST_*`, `SEQMARK_FAULT_*`, `SEQMARK_BROKER`.
+- **Reserved** and not read as config: `SEQMARK_TEST_*`, `SEQMARK_FAULT_*`, `SEQMARK_BROKER`,
+  `SEQMARK_BROKER_START_TIMEOUT`.
 - **Unknown keys and variables** are errors that name the nearest known one.
 - **Durations** are a whole number and a unit, `s`, `m`, `h` or `d`: `90s`, `5m`, `1h`, `7d`. Every key that
   takes one reads words too: `1 hour`, `30 minutes`, `1 week`.

@@ -230,6 +230,12 @@ class IdJudge(Judge[IdEvidence]):
     def clock_ms(self) -> int | None:
         return None if self.log.clock_ms == clock.NEVER else self.log.clock_ms
 
+    @property
+    @override
+    def clock_move(self) -> tuple[int, int | None]:
+        ahead_ms = 0 if self._dedup.time == "arrival" else self._dedup.max_ahead
+        return self.window_ms, None if self._clock_ms == self.log.clock_ms else self._clock_ms - ahead_ms
+
     @override
     def remembered(self, asked: Sequence[AskedId]) -> list[list[RememberedRecord]]:
         secret, clock_ms = self.log.secret, self.log.clock_ms

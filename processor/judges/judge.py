@@ -188,6 +188,14 @@ class Judge(ABC, Generic[E]):
         """What the partition's clock reads, as committed; None: nothing yet, or the mode has none."""
         return None
 
+    @property
+    def clock_move(self) -> tuple[int, int | None] | None:
+        """The window (ms), and what the worker's clock must have read to move the partition's as it is staged.
+
+        The latter is None where it is not moved; all of it where the mode has no clock.
+        """
+        return None
+
     def remembered(self, asked: Sequence[AskedId]) -> list[list[RememberedRecord]] | None:
         """Return of each id the committed records that it is remembered by now; None: the mode knows no ids.
 

@@ -1,23 +1,27 @@
 """Answers for the web server while the program that will serve is still being imported.
 
 Imports take a second or two, on a busy machine five; whoever asks for `/health` in that time is to hear that
-the process lives. A thread answers, one request after the other, on the sockets that the web server has later.
+the process lives. A thread answers on the sockets that the web server has later. Those who connect and say
+nothing hold up nobody: there are at most `MOST`, of which the oldest goes where one more comes.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import selectors
 import socket
 import threading
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _REQUEST_BYTES = 4096
+MOST = 64
 _PATIENCE_S = 1.0
-"""For who connects and asks nothing, or takes no answer: others wait for that long."""
+"""For who takes no answer, and at the end for who has connected and has not asked yet."""
 _LATER = "503 Service Unavailable"
 _JSON, _HTML = "application/json", "text/html; charset=utf-8"
 _PAGE = """\
@@ -63,22 +67,36 @@ def answering(sockets: Sequence[socket.socket]) -> Iterator[None]:
 
 
 def _answer(sockets: list[socket.socket], ended: socket.socket) -> None:
+    silent: list[socket.socket] = []
+    left_s, until_s = None, math.inf
     with selectors.DefaultSelector() as selector:
         for each in (*sockets, ended):
             selector.register(each, selectors.EVENT_READ)
-        while True:
-            ready = {key.fd for key, _ in selector.select()}
-            if ended.fileno() in ready:
-                return
-            for each in sockets:
+        while until_s == math.inf or (silent and time.monotonic() < until_s):
+            ready: list[Any] = [key.fileobj for key, _ in selector.select(left_s)]
+            for one in ready:
                 # Who gives up halfway is nobody's trouble.
-                if each.fileno() in ready:
-                    with contextlib.suppress(OSError):
-                        _answer_one(each)
+                with contextlib.suppress(OSError):
+                    if one is ended:
+                        for each in (*sockets, ended):
+                            selector.unregister(each)
+                        left_s, until_s = _PATIENCE_S, time.monotonic() + _PATIENCE_S
+                        break
+                    if one in sockets:
+                        silent.append(one.accept()[0])
+                        selector.register(silent[-1], selectors.EVENT_READ)
+                    else:
+                        silent.remove(one)
+                        selector.unregister(one)
+                        _answer_one(one)
+            while len(silent) > MOST:
+                selector.unregister(silent[0])
+                silent.pop(0).close()
+    for each in silent:
+        each.close()
 
 
-def _answer_one(listening: socket.socket) -> None:
-    connection, _ = listening.accept()
+def _answer_one(connection: socket.socket) -> None:
     with connection:
         connection.settimeout(_PATIENCE_S)
         words = connection.recv(_REQUEST_BYTES).split(b" ", 2)

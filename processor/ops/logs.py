@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 from typing_extensions import override
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 QUIET = ("aiokafka", "faust", "mode", "numba", "asyncio", "aiohttp.access")
 """Libraries that talk at info level about what operators cannot use; their warnings are kept."""
@@ -18,6 +21,12 @@ ANSWERED = ("aiokafka", "aiokafka.conn", "aiokafka.cluster")
 
 FRESH = ("GroupCoordinatorNotAvailableError", "Marking the coordinator dead")
 """A fresh broker makes its offsets topic, and aiokafka asks again; the worker says it if that goes on."""
+
+UNANSWERED = ("NodeNotReadyError", "KafkaConnectionError", "RequestTimedOutError", "session expired")
+"""What aiokafka says where no broker answers: ours say which does not, and the worker for how long."""
+
+SILENT_S = 2.0
+"""So long without an answer the first lines have said what there is to say."""
 
 SPARING_S = 10.0
 """A client retries ten times per second; one line in ten seconds says the same."""
@@ -48,7 +57,11 @@ class Sparing(logging.Filter):
 
     What ours say as well (`ANSWERED`) passes with ``debug`` only; other messages always pass. Messages are told
     apart by their template, so that "Unable connect to node %s" counts as one whatever the node.
+
+    ``meanwhile`` says whether a broker has owed an answer for some time: then they pass with ``debug`` only.
     """
+
+    meanwhile: Callable[[], bool] = staticmethod(lambda: False)
 
     def __init__(self, every_s: float, *, debug: bool = False) -> None:
         super().__init__()
@@ -62,7 +75,7 @@ class Sparing(logging.Filter):
             (*QUIET, "processor.kafka.fetch", "processor.kafka.protocol.connections")
         ):
             return True
-        if record.name in ANSWERED and not self._debug:
+        if not self._debug and (record.name in ANSWERED or self.meanwhile() or _unanswered(record)):
             return False
         if any(text in record.getMessage() for text in FRESH):
             return False
@@ -72,6 +85,18 @@ class Sparing(logging.Filter):
             return False
         self._last[key] = record.created
         return True
+
+
+def _unanswered(record: logging.LogRecord) -> bool:
+    return record.name.startswith("aiokafka") and any(text in record.getMessage() for text in UNANSWERED)
+
+
+def spare_while(silent: Callable[[], bool]) -> None:
+    """Tell all `Sparing` filters what says whether brokers are silent."""
+    for handler in logging.getLogger().handlers:
+        for each in handler.filters:
+            if isinstance(each, Sparing):
+                each.meanwhile = silent
 
 
 def set_up(form: Literal["text", "json"], level: str) -> None:

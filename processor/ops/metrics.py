@@ -6,8 +6,13 @@ each means and what to alert on.
 
 from __future__ import annotations
 
+import os
+import time
 from collections import defaultdict, deque
 from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +22,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from processor.ops.escaped import EscapeMetrics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 OBSERVING = "observing: every record passes, verdicts say what would become of it"
 """What whoever looks at the table must not miss."""
@@ -27,6 +32,39 @@ RECENT_COMMITS = 1_000
 """The p99 of so many is the tenth longest; half a minute of four slots at full load, and 32 kB."""
 
 
+CONTACT_S = float(os.environ.get("SEQMARK_TEST_CONTACT_S", "30"))
+"""A leader answers a fetch within half a second, and a coordinator a heartbeat at once; a broker that restarts
+has handed over what it leads by then."""
+MOST_NAMED = 3
+
+
+class State(StrEnum):
+    """What a worker does about a pipeline; `processor.ops.status` says which it is, and nothing else does."""
+
+    STARTING = "starting"
+    COMPILING = "compiling"
+    """Or loading what is compiled."""
+    REBALANCING = "rebalancing"
+    STANDING_BY = "standing by"
+    NO_CONTACT = "no contact"
+    """What is asked of brokers has no answer for `CONTACT_S`."""
+    WAITING = "waiting"
+    """For an address, a topic, its partitions, or a right."""
+    RETRYING = "retrying"
+    """A slot has failed, and begins again."""
+    RESTORING = "restoring"
+    THROTTLED = "throttled"
+    """By a quota."""
+    HELD_BACK = "held back"
+    """A transaction of the source's producers hangs."""
+    DRAINING = "draining"
+    READY = "ready"
+
+
+WORKS = frozenset({State.READY, State.DRAINING, State.STANDING_BY})
+"""What needs no explanation."""
+
+
 class Doing(NamedTuple):
     """What a worker does before it can be ready, for people."""
 
@@ -34,14 +72,84 @@ class Doing(NamedTuple):
     done: int = 0
     total: int = 0
     """Parts; 0: nobody can say how many there are."""
+    state: State = State.STARTING
 
 
-class Metrics:
+class Contact:
+    """Knows what was asked of brokers and has no answer yet, by who owes it."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._since: dict[str, float] = {}
+        self._heard_s = clock()
+
+    def asked(self, whom: Iterable[str]) -> None:
+        """Note that an answer is owed; what was asked before counts."""
+        now_s = self._clock()
+        for each in whom:
+            self._since.setdefault(each, now_s)
+
+    def answered(self, who: str) -> None:
+        """Note an answer."""
+        self._since.pop(who, None)
+        self._heard_s = self._clock()
+
+    def forget(self, whom: Iterable[str]) -> None:
+        """Note that nobody is interested in the answers any more."""
+        for each in whom:
+            self._since.pop(each, None)
+
+    @property
+    def silent_s(self) -> float:
+        """For how long the oldest question has had no answer."""
+        now_s = self._clock()
+        return max(0.0, now_s - min([*self._since.values(), now_s]))
+
+    @property
+    def lost(self) -> bool:
+        """Whether that is too long."""
+        return self.silent_s > CONTACT_S
+
+    def words(self) -> str:
+        """Say who has not answered, and since when."""
+        silent_s, now_s = self.silent_s, self._clock()
+        since = f"{datetime.fromtimestamp(time.time() - silent_s, UTC):%Y-%m-%d %H:%M:%S} UTC"
+        if now_s - self._heard_s >= silent_s - 1:
+            return f"no broker has answered since {since}"
+        silent = sorted(who for who, since_s in self._since.items() if now_s - since_s > CONTACT_S)
+        more = f" and {len(silent) - MOST_NAMED} more" if len(silent) > MOST_NAMED else ""
+        return f"no answer since {since} from {', '.join(silent[:MOST_NAMED])}{more}"
+
+
+@dataclass(eq=False)
+class _Beside:
+    """What a worker notes beside its series, for `processor.ops.status`."""
+
+    begun: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    """Position and last stable offset that each partition had when it was assigned."""
+    recent_commits: defaultdict[str, deque[float]] = field(
+        default_factory=lambda: defaultdict(lambda: deque(maxlen=RECENT_COMMITS))
+    )
+    """By pipeline, what its newest commits took, in seconds: quantiles of a histogram are as coarse as its
+    buckets."""
+    notes: dict[str, str] = field(default_factory=dict)
+    """By pipeline, what whoever looks at the table must not miss."""
+    throttled_until_s: dict[str, float] = field(default_factory=dict)
+    """By hop, until when on the monotonic clock a quota holds it up."""
+    held_up: Callable[[str], State | None] = lambda _hop: None
+    """Says of a hop what keeps slots that are assigned from working; None: nothing, or a restore."""
+    contact: Contact = field(default_factory=Contact)
+    doing: Doing = field(default_factory=lambda: Doing("starting"))
+    """What the worker does before it asks for partitions; no text: it has done all of it."""
+
+
+class Metrics(_Beside):
     """All metrics of one worker, in a registry of their own."""
 
     content_type = CONTENT_TYPE_LATEST
 
     def __init__(self) -> None:
+        super().__init__()
         self.registry = registry = CollectorRegistry()
         self._of_partitions: list[Gauge] = []
 
@@ -143,20 +251,15 @@ class Metrics:
         self.source_partitions = gauge(
             "seqmark_source_partitions", "Partitions of the source, of all workers together.", "pipeline"
         )
-        self.begun: dict[tuple[str, str], tuple[int, int]] = {}
-        """Position and last stable offset that each partition had when it was assigned. No series: only
-        `processor.ops.status` has a use for it."""
-        self.recent_commits: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=RECENT_COMMITS))
-        """By pipeline, what its newest commits took, in seconds: quantiles of a histogram are as coarse as its
-        buckets. No series."""
-        self.notes: dict[str, str] = {}
-        """By pipeline, what whoever looks at the table must not miss. No series either."""
-        self.doing = Doing("starting")
-        """What the worker does before it asks for partitions; no text: it has done all of it."""
         self.escapes = EscapeMetrics()
         """What the escape gauge says; its series are named there."""
         registry.register(self.escapes)
-        self.ready = gauge("seqmark_ready", "1 while everything assigned is restored.")
+        self.ready = gauge("seqmark_ready", "1 while everything assigned is restored, and brokers answer.")
+        self.broker_contact = gauge(
+            "seqmark_broker_contact_seconds",
+            "For how long the group's coordinator, or the leader of an assigned partition, has not answered.",
+        )
+        self.broker_contact.set_function(lambda: self.contact.silent_s)
         self.build = Info("seqmark_build", "The version of Seqmark.", registry=registry)
         self.version = _version()
         self.build.info({"version": self.version})

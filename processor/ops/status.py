@@ -7,12 +7,21 @@ all numbers are those that Prometheus scrapes, and rates are differences between
 from __future__ import annotations
 
 import math
+import time
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+from typing_extensions import override
+
+from processor.ops.metrics import State
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from prometheus_client.metrics_core import Metric
 
     from processor.ops.metrics import Metrics
 
@@ -22,6 +31,9 @@ EVERYWHERE = tuple(verdict for verdict in VERDICTS if verdict != "collision")
 """Collisions are those of pipelines with a fingerprint only."""
 KEEPS_UP_S = 1.0
 """A lag that is done in less is what is on its way to the next commit."""
+HANGS_S = 300.0
+"""An open transaction of the source's producers: they last 60 s by the default of all clients, and 15 min by
+that of brokers."""
 
 
 @dataclass(slots=True)
@@ -43,6 +55,8 @@ class Reading:
     commits: int = 0
     commit_s: float = 0.0
     """Seconds that all commits took."""
+    held_s: float = 0.0
+    """For how long an open transaction has held a partition of the source back."""
 
     @property
     def verdicts(self) -> list[str]:
@@ -69,8 +83,7 @@ class StatusLine:
     """One pipeline's status; what is not known is None."""
 
     pipeline: str
-    state: str
-    """A word: starting, rebalancing, standing by, restoring, ready or draining."""
+    state: State
     reading: Reading
     """What was counted since the worker started, and what it holds."""
     ready: int
@@ -114,8 +127,12 @@ class Status:
         self._looks.append(now)
         while len(self._looks) > 2 and self._looks[1].at_s <= now_s - self._window_s:
             self._looks.popleft()
-        self._was_assigned |= any(reading.assigned for reading in now.readings.values())
         return [self._line(name, self._looks[0], now) for name in self._pipelines]
+
+    def states(self, now_s: float) -> dict[str, State]:
+        """Return what is done now about each pipeline."""
+        now = read(self._metrics, self._pipelines, now_s)
+        return {name: self._state(now, name) for name in self._pipelines}
 
     def uptime_s(self, now_s: float) -> float:
         """Return the seconds since the start."""
@@ -130,8 +147,9 @@ class Status:
         seconds = max(now.at_s - then.at_s, 1e-9)
         rate = (reading.records - before.records) / seconds
         ready = sum(ratio >= 1 for ratio in reading.restored.values())
-        state = self._state(now, reading.assigned, ready)
-        lag = sum(reading.lag.values()) if reading.lag else None
+        state = self._state(now, name)
+        # What was seen last says nothing of now.
+        lag = sum(reading.lag.values()) if reading.lag and state is not State.NO_CONTACT else None
         lag_before = sum(before.lag.values()) if before.lag.keys() == reading.lag.keys() else None
         commits = reading.commits - before.commits
         return StatusLine(
@@ -139,7 +157,7 @@ class Status:
             state,
             reading,
             ready,
-            sum(reading.restored.values()) / reading.assigned if state == "restoring" else None,
+            sum(reading.restored.values()) / reading.assigned if state is State.RESTORING else None,
             self._drained(name, reading) if self._drain and reading.position else None,
             rate,
             (reading.counts["pass"] - before.counts["pass"]) / seconds,
@@ -149,14 +167,27 @@ class Status:
             self._quiet_s(name, reading, now.at_s),
         )
 
-    def _state(self, now: Look, assigned: int, ready: int) -> str:
-        if not assigned:
+    def _state(self, now: Look, name: str) -> State:  # noqa: PLR0911 - the first that holds
+        """Return the most important thing that there is to say; the one place that decides it."""
+        metrics, reading = self._metrics, now.readings[name]
+        self._was_assigned |= any(each.assigned for each in now.readings.values())
+        if metrics.doing.text and not self._was_assigned:
+            return metrics.doing.state
+        if metrics.contact.lost:
+            return State.NO_CONTACT
+        if (held_up := metrics.held_up(name)) is not None:
+            return held_up
+        if not reading.assigned:
             if now.joined:
-                return "standing by"
-            return "rebalancing" if self._was_assigned else "starting"
-        if ready < assigned:
-            return "restoring"
-        return "draining" if self._drain else "ready"
+                return State.STANDING_BY
+            return State.REBALANCING if self._was_assigned else State.STARTING
+        if sum(ratio >= 1 for ratio in reading.restored.values()) < reading.assigned:
+            return State.RESTORING
+        if metrics.throttled_until_s.get(name, -math.inf) > now.at_s:
+            return State.THROTTLED
+        if reading.held_s >= HANGS_S:
+            return State.HELD_BACK
+        return State.DRAINING if self._drain else State.READY
 
     def _drained(self, name: str, reading: Reading) -> float:
         """Return the share done of what was there when each partition was assigned."""
@@ -177,6 +208,28 @@ class Status:
         return now_s - at_s
 
 
+class StateSeries(Collector):
+    """The series of what is done about each pipeline: 1 for the state that it is in, 0 for all others."""
+
+    def __init__(self, status: Status | None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._status = status
+        self._clock = clock
+
+    @override
+    def collect(self) -> Iterator[Metric]:
+        family = GaugeMetricFamily(
+            "seqmark_state", "1 for what the worker does about a pipeline.", labels=("pipeline", "state")
+        )
+        for name, state in self._status.states(self._clock()).items() if self._status is not None else ():
+            for each in State:
+                family.add_metric((name, each), each is state)
+        yield family
+
+    def describe(self) -> Iterator[Metric]:
+        """Tell the registry the name alone."""
+        yield from StateSeries(None).collect()
+
+
 def read(metrics: Metrics, pipelines: Sequence[str], now_s: float) -> Look:
     """Read from the metrics what is shown."""
     readings = {name: Reading() for name in pipelines}
@@ -194,6 +247,9 @@ def read(metrics: Metrics, pipelines: Sequence[str], now_s: float) -> Look:
     for name, reading in readings.items():
         reading.scopes, reading.ids = scopes.get(name, 0), ids.get(name)
         reading.state_bytes = state_bytes.get(name, 0)
+    for labels, value in samples(metrics.open_seconds):
+        reading = readings[labels["pipeline"]]
+        reading.held_s = max(reading.held_s, value)
     for labels, value in samples(metrics.commit_seconds, "_count"):
         readings[labels["pipeline"]].commits = int(value)
     for labels, value in samples(metrics.commit_seconds, "_sum"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from processor.ops.metrics import State
 from processor.ops.status import KEEPS_UP_S, VERDICTS
 
 if TYPE_CHECKING:
@@ -153,13 +154,13 @@ def _counted_share(reading: Reading, verdict: str) -> str:
 def _state(line: StatusLine) -> str:
     if not line.reading.assigned:
         return line.state
-    share = line.restored if line.state == "restoring" else line.drained
+    share = line.restored if line.state is State.RESTORING else line.drained
     done = "" if share is None else f" {int(share * 100)} %"  # 100 % is all of it
     return f"{line.state}{done}, {line.ready} of {count(line.reading.assigned, 'partition')}"
 
 
 def _ahead(line: StatusLine) -> str:
-    if line.catch_up_s is None or line.state not in {"ready", "draining"}:
+    if line.catch_up_s is None or line.state not in {State.READY, State.DRAINING}:
         return ""
     if line.catch_up_s == math.inf:
         return ", not shrinking"

@@ -9,7 +9,9 @@ state and from its changelog.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
+import os
 import sys
 import threading
 import time
@@ -22,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from processor.engine import jit
 from processor.engine.batch import fingerprints
 from processor.engine.events import warm_events
 from processor.engine.jit import COMPILES
@@ -58,6 +61,9 @@ _HOUR_MS = 3_600_000
 MANY = max(PIECE_ROWS, LEAST_IDS) + 8
 _WARM: set[str] = set()
 """The modes whose kernels this process has."""
+LOCK = "compiling"
+"""File among the kernels that a process holds locked while it compiles them."""
+WAIT_S = 0.5
 PARTS = 7
 """Of the work on a hop, as it is shown: a chunk each in most."""
 
@@ -76,6 +82,38 @@ def warm(
     with disarmed(), _silent("processor.state.restore"):
         asyncio.run(_work([dedup for mode in cold for dedup in MODES[mode].examples], progress))
     _WARM.update(cold)
+
+
+@contextmanager
+def compiling_alone(modes: Collection[str]) -> Iterator[Callable[[], bool]]:
+    """Let one process at a time compile the kernels of these modes, and those load them that have waited.
+
+    Yields what says whether it is this one's turn, to be asked until it is. It always is where all kernels are
+    kept already, and where none can be. The turn of a process that has died ends with it.
+    """
+    marks = [f"{mode}-is-warm" for mode in modes]
+    missing = [mark for mark in marks if not jit.are_kept(mark)]
+    try:
+        lock = os.open(jit.FOLDER / LOCK, os.O_RDWR | os.O_CREAT, 0o600) if missing and jit.FOLDER else None
+    except OSError:  # a folder that can only be read
+        lock = None
+    try:
+        yield lambda: lock is None or _locked(lock)
+        for mark in missing:
+            jit.note_kept(mark)
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _locked(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        pass
+    return True
 
 
 def compiled() -> int:
@@ -292,7 +330,10 @@ def main(modes: Sequence[str]) -> None:
     from processor.engine.rest import warm_rest  # noqa: PLC0415 - a worker has no use for it
 
     # Beside each other: what they share is compiled twice, in the time of once.
-    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+    pool = ProcessPoolExecutor(mp_context=get_context("spawn"))
+    with compiling_alone(modes or tuple(MODES)) as is_turn, pool:
+        while not is_turn():
+            time.sleep(WAIT_S)
         others = [pool.submit(work) for work in (() if modes else (warm_events, warm_rest))]
         list(pool.map(warm, [[mode] for mode in modes or MODES]))
         for each in others:

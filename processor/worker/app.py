@@ -11,14 +11,13 @@ import asyncio
 import contextlib
 import gc
 import logging
-import signal
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-from aiohttp.web import AppRunner, SockSite  # of Faust's own web server
+from aiohttp.web import AppRunner  # of Faust's own web server
 
-from processor.errors import SeqmarkError, StopError
+from processor.errors import SeqmarkError, StopError, ending_signals
 from processor.kafka.client import KafkaError
 from processor.kafka.group.assignor import WebAddress
 from processor.kafka.topics.writers import require_own_sinks
@@ -28,6 +27,7 @@ from processor.ops.troubles import Troubles, secrets_of
 from processor.ops.web_port import address_of, listen, machine
 from processor.pipeline.hops import hops
 from processor.worker.compiling import compile_kernels
+from processor.worker.web.connections import Connections
 from processor.worker.web.guard import SERVER
 from processor.worker.web.site import Answers, Site
 from processor.worker.worker import Worker
@@ -64,8 +64,8 @@ class _NoKafka(BootStrategy):  # type: ignore[misc]  # faust is untyped
 class _Sites:
     """What Faust's web server serves: sockets that listen already."""
 
-    def __init__(self, runner: Any, sockets: Sequence[socket.socket]) -> None:
-        self._sites = [SockSite(runner, each) for each in sockets]
+    def __init__(self, runner: Any, sockets: Sequence[socket.socket], connections: Connections) -> None:
+        self._sites = [connections.site(runner, each) for each in sockets]
 
     async def start(self) -> None:
         """Answer from here on."""
@@ -107,7 +107,9 @@ class Application:
         web = self._faust.web
         web.blueprints = BlueprintManager()
         web._runner = AppRunner(web.web_app, access_log=None, **SERVER)  # noqa: SLF001 - Faust's has no bounds
-        web._create_site = lambda: _Sites(web._runner, sockets)  # noqa: SLF001 - it would bind a port itself
+        connections = Connections()
+        connections.bound(web.web_app)
+        web._create_site = lambda: _Sites(web._runner, sockets, connections)  # noqa: SLF001 - it would bind a port
         self._channels: dict[tuple[str, int], Any] = {}
         for hop in hops(settings):
             for slot in range(worker.slots):
@@ -161,7 +163,7 @@ class Application:
         gc.freeze()
         loop = asyncio.get_running_loop()
         if threading.current_thread() is threading.main_thread():  # others get no signals
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in ending_signals():
                 loop.add_signal_handler(number, self.worker.end)
         self.metrics.doing = Doing("")
         try:

@@ -8,6 +8,7 @@ from processor.errors import SeqmarkError
 from processor.kafka.client import KafkaError, TopicPartition
 from processor.kafka.group.drain import taken_in
 from processor.kafka.offsets import bounds
+from processor.kafka.topics.plan import positions_topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,17 +35,18 @@ class DrainGoal:
             self._targets.setdefault(tp.partition, found.stable)
 
     async def learn(self, slot: OpenSlot) -> None:
-        """Learn where an internal topic ends, once the group has taken in all of the topic it is filled from.
+        """Learn where an internal topic ends, once all of the topic that it is filled from has been taken in.
 
-        That is the log's end, not its last stable offset: what the group has committed may be on its way to
+        That is the log's end, not its last stable offset: what the first hop has committed may be on its way to
         being committed here, and lies below the end all the same.
         """
         upstream, topic = slot.kind.upstream, slot.kind.topics.source
         if not self._context.drain or upstream is None or self._targets:
             return
         try:
-            client = await slot.connect("upstream", upstream, topic)
-            await taken_in(client, self._context.application_id, upstream)
+            positions = positions_topic(self._context.settings, slot.kind.hop.pipeline.name)
+            client = await slot.connect("upstream", upstream, topic, positions)
+            await taken_in(client, upstream, positions)
             ends = await bounds(client, [TopicPartition(topic, number) for number in self._numbers])
         except (SeqmarkError, KafkaError, TimeoutError, OSError) as error:
             slot.fail(error)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from processor.errors import RebuildError
 from processor.kafka.client import Change, Client, TopicPartition
 from processor.kafka.offsets import bounds
+from processor.kafka.transactions.broker_time import BrokerTime, ClockMove
 from processor.kafka.transactions.fencing import fenced
 from processor.kafka.transactions.output import AtLeastOnceOutput, ExactlyOnceOutput
 from processor.kafka.trim import Trimmer
@@ -94,6 +95,7 @@ class OpenSlot:
             # for its followers, which no fetch should.
             self._trim_client = await self.connect("trim", topics.changelog, topics.source)
         self._producer = await self._fenced(self._id, self._numbers)
+        self._broker_time = BrokerTime(self._producer.beginning)
 
     async def _fenced(self, slot: SlotId, numbers: Sequence[int]) -> Producer:
         context, topics = self._context, self.kind.topics
@@ -141,10 +143,18 @@ class OpenSlot:
             await pipeline.commit()
         return pipeline
 
+    async def _require_clock(self) -> None:
+        """Keep a wrong clock of this machine from being committed as a partition's."""
+        source, partitions = self.kind.topics.source, self.pipeline.partitions if self.pipeline else {}
+        clocks = (
+            (f"{source}:{number}", each.judge.clock_move) for number, each in partitions.items() if each.moved
+        )
+        await self._broker_time.require(ClockMove(where, *move) for where, move in clocks if move is not None)
+
     def _output(self, producer: Producer) -> ExactlyOnceOutput | AtLeastOnceOutput:
         context, source = self._context, self.kind.topics.source
         if context.exactly_once:
-            return ExactlyOnceOutput(producer, context.application_id, source)
+            return ExactlyOnceOutput(producer, context.application_id, source, self._require_clock)
         return AtLeastOnceOutput(producer, context.membership, source)
 
     def trim(self, pipeline: SlotPipeline) -> None:
@@ -157,6 +167,11 @@ class OpenSlot:
             for number, offset in offsets.items():
                 assert self._trim_client is not None  # noqa: S101 - of `fence`
                 self._trimmer.want(self._trim_client, TopicPartition(topic, number), offset)
+
+    async def settled(self) -> None:
+        """Wait until what was committed last can be read; where that fails, the slot has."""
+        if self._producer is not None:
+            await self._producer.settled()
 
     async def drop(self, reason: str) -> None:
         """Give up producer, tables and connections; an open transaction is aborted or left to be fenced.

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from processor.errors import FencedError, RebuildError, SeqmarkError, StopError
 from processor.kafka.client import KafkaError
 from processor.kafka.transactions.fencing import SlotId
+from processor.ops.metrics import State
 from processor.worker.drain_goal import DrainGoal
 from processor.worker.late_partitions import LatePartitions
 from processor.worker.open_slot import OpenSlot
@@ -40,6 +41,7 @@ BACKOFF_LAST_S = 5.0
 FENCED_AGAIN_S = 60.0
 """Within it a slot that is fenced once more is given back: far longer than two rivals take to fence each
 other, and a transaction's time-out is seldom shorter."""
+WARN_AGAIN_S = 60.0
 CLOSE_S = 4.0
 """How long giving a slot up may wait for its last commit; SIGTERM has 10 s in all."""
 
@@ -70,6 +72,8 @@ class SlotRun:
         self._late = LatePartitions(context, hop, self.name, partitions)
         self._standstill = Standstill(hop.name, context.metrics)
         self._trouble = ""
+        self._no_topics = False
+        self._warned, self._warned_at = "", -math.inf
         self._fenced_at = -math.inf
         self._refused: Topics | None = None
         self._stops_before: dict[int, int] = {}
@@ -97,10 +101,23 @@ class SlotRun:
         return self._trouble or self._late.waits or "restoring"
 
     @property
+    def held_up(self) -> State | None:
+        """What keeps it from working, if it is not a restore: partitions wait, or a try has failed."""
+        if self._late.waits or (self._no_topics and self._life.state is not SlotState.WORKING):
+            return State.WAITING
+        failed = self._life.state in {SlotState.DROPPING, SlotState.PAUSING, SlotState.HALTED}
+        return State.RETRYING if failed or (self._trouble and not self.ready) else None
+
+    @property
     def drained(self) -> bool:
         """Whether all partitions are committed up to where they ended when they were assigned."""
         pipeline = None if self._slot is None else self._slot.pipeline
         return self.ready and pipeline is not None and self._goal.reached_by(pipeline)
+
+    async def settled(self) -> None:
+        """Wait until what was committed last can be read."""
+        if self._slot is not None:
+            await self._slot.settled()
 
     def start(self) -> None:
         """Begin to live; returns at once."""
@@ -179,8 +196,8 @@ class SlotRun:
             case RebuildError():
                 if error.reason == "too_large" and not self._limits_may_have_changed():
                     return await self._stop(StopError(f"{error}; limits were read again and have not changed"))
-                self._trouble = str(error)
-                log.warning("%s: rebuilding: %s", self.name, error)
+                self._trouble, self._no_topics = str(error), error.reason == "topics"
+                self._warn(f"rebuilding: {error}")
                 self._context.look_again()
                 await self._drop(error.reason)
             case SeqmarkError():
@@ -195,7 +212,7 @@ class SlotRun:
             case KafkaError() | OSError():
                 brokers = self._context.settings.kafka.bootstrap_servers
                 self._trouble = f"cannot reach Kafka at {brokers}, retrying: {error!r}"
-                log.warning("%s: %s", self.name, self._trouble)
+                self._warn(self._trouble)
                 await self._drop("connection")
             case _:
                 log.error("%s: unexpected", self.name, exc_info=error)
@@ -203,6 +220,15 @@ class SlotRun:
                 self._context.fail(StopError(f"{self.name}: unexpected {error!r}"))
                 return False
         return True
+
+    def _warn(self, text: str) -> None:
+        """Log why a try has failed; not again soon what each try fails for, nor what the worker has said."""
+        now_s = time.monotonic()
+        is_new = text != self._warned or now_s - self._warned_at > WARN_AGAIN_S
+        if is_new:
+            self._warned, self._warned_at = text, now_s
+        is_said = self._context.metrics.contact.lost or not is_new
+        log.log(logging.DEBUG if is_said else logging.WARNING, "%s: %s", self.name, text)
 
     async def _stop(self, error: SeqmarkError) -> bool:
         await self._drop("stop")

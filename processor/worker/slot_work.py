@@ -97,11 +97,22 @@ class SlotWork:
             TopicPartition(source, number): partition.position.next_offset
             for number, partition in pipeline.partitions.items()
         }
-        with contextlib.closing(Fetcher(self._slot.client, self._standstill.saw)) as fetcher:
+        contact = self._context.metrics.contact
+        leaders = {tp: f"the leader of {tp.topic}:{tp.partition}" for tp in positions}
+
+        def saw(tp: TopicPartition, stable: int, end: int) -> None:
+            contact.answered(leaders[tp])
+            self._standstill.saw(tp, stable, end)
+
+        with contextlib.ExitStack() as held:
+            held.callback(contact.forget, leaders.values())
+            fetcher = held.enter_context(contextlib.closing(Fetcher(self._slot.client, saw)))
             while True:
+                contact.asked(leaders.values())
                 try:
                     chunks = await fetcher.fetch(positions)
                 except OutOfRangeError as error:
+                    contact.answered(leaders[error.partition])
                     await self._out_of_range(error, positions)
                     continue
                 for chunk in chunks:

@@ -11,6 +11,8 @@ import logging
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from processor.ops.status import HANGS_S
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -18,9 +20,6 @@ if TYPE_CHECKING:
     from processor.ops.metrics import Metrics
 
 log = logging.getLogger(__name__)
-
-SAY_S = 300.0
-"""Transactions last 60 s by the default of all clients; brokers allow 15 min by default."""
 
 
 class _Held(NamedTuple):
@@ -47,7 +46,7 @@ class Standstill:
             self._held.pop(tp.partition, None)
             age_s = 0.0
         elif held is None or held.stable != stable:
-            self._held[tp.partition] = _Held(stable, now_s, SAY_S)
+            self._held[tp.partition] = _Held(stable, now_s, HANGS_S)
             age_s = 0.0
         else:
             age_s = now_s - held.since_s

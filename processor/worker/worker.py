@@ -18,7 +18,8 @@ from processor.kafka.client import Client, TopicPartition, check_aiokafka
 from processor.kafka.group.membership import Membership
 from processor.kafka.options import client_options
 from processor.ops.memory_limit import watch
-from processor.ops.metrics import OBSERVING
+from processor.ops.metrics import OBSERVING, State
+from processor.ops.status_text import duration
 from processor.pipeline.hops import hops
 from processor.state.home import Home
 from processor.worker.context import Context
@@ -42,6 +43,7 @@ IDLE_S = 5.0
 """A rebalance in good order takes less; a fresh broker makes its offsets topic in less, too."""
 IDLE_AGAIN_S = 60.0
 FIRST_LOOK_S = 1.0
+CONTACT_LOOK_S = 1.0
 
 
 def _unseen(topics: list[str]) -> str:
@@ -94,9 +96,11 @@ class Worker:
         self._context: Context | None = None
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._group_says = ""
+        self._settling: asyncio.Task[None] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         # At scrape time: what is not ready any more makes no progress that could say so.
         metrics.ready.set_function(lambda: self.ready)
+        metrics.held_up = self._held_up
 
     async def start(self) -> None:
         """Join the group.
@@ -128,6 +132,7 @@ class Worker:
             worker.session_timeout_ms,
             worker.group_instance_id,
             self._web,
+            self._metrics.contact,
         )
         self._context = Context(
             self._settings,
@@ -146,6 +151,7 @@ class Worker:
             asyncio.create_task(self._watch_group(self._membership), name="group"),
             asyncio.create_task(self._say_why_idle(self._membership), name="idle"),
             asyncio.create_task(self._watch_first(self._context), name="first records"),
+            asyncio.create_task(self._watch_contact(), name="contact"),
         ]
 
     async def _watch_group(self, membership: Membership) -> None:
@@ -181,6 +187,27 @@ class Worker:
             await asyncio.sleep(FIRST_LOOK_S)
             for first in context.first.values():
                 first.look()
+
+    async def _watch_contact(self) -> None:
+        """Log that brokers do not answer, and that they do again: one line each."""
+        contact, lost_s = self._metrics.contact, 0.0
+        while True:
+            await asyncio.sleep(CONTACT_LOOK_S)
+            if contact.lost:
+                if not lost_s:
+                    log.warning("%s, trying again", contact.words())
+                lost_s = max(lost_s, contact.silent_s)
+            elif lost_s:
+                log.warning("brokers answer again, after %s", duration(lost_s))
+                lost_s = 0.0
+
+    def _held_up(self, hop: str) -> State | None:
+        """Say what keeps slots of a hop from working, if it is not a restore."""
+        unseen = [] if self._membership is None or not self._assigned else self._membership.unseen()
+        if any(self._pipelines[topic].name == hop for topic in unseen):
+            return State.WAITING
+        found = {run.held_up for (name, _), run in list(self._runs.items()) if name == hop}
+        return next((each for each in (State.WAITING, State.RETRYING) if each in found), None)
 
     def _waiting_bytes(self) -> int:
         return 0 if self._context is None else self._context.waiting_bytes()
@@ -252,19 +279,21 @@ class Worker:
 
     @property
     def ready(self) -> bool:
-        """Whether the group has assigned something (or nothing) and all of it is restored.
+        """Whether the group has assigned something (or nothing), all of it is restored, and brokers answer.
 
         Nothing is nothing to do only where the group's leader sees the sources: then others have it all.
         """
         if not self._assigned or self._membership is None or self._membership.unseen():
             return False
-        return all(run.ready for run in self._runs.values())
+        return all(run.ready for run in self._runs.values()) and not self._metrics.contact.lost
 
     @property
     def reason(self) -> str:
         """Why it is not ready; empty if it is."""
         if self.ready:
             return ""
+        if self._metrics.contact.lost:
+            return self._metrics.contact.words()
         if not self._assigned or self._membership is None:
             return self._metrics.doing.text or self._group_says or "the group is rebalancing"
         if unseen := self._membership.unseen():
@@ -299,9 +328,21 @@ class Worker:
         return self._membership
 
     def _progressed(self) -> None:
+        if self._is_drained and self._settling is None:
+            self._settling = asyncio.create_task(self._end_drained(), name="drained")
+            self._tasks.append(self._settling)
+
+    @property
+    def _is_drained(self) -> bool:
         if not self._drain or not self.ready or self._membership is None:
-            return
+            return False
         # Partitions that the leader does not know of yet are nobody's: they would be left.
-        if not self._membership.undealt() and all(run.drained for run in self._runs.values()):
+        return not self._membership.undealt() and all(run.drained for run in self._runs.values())
+
+    async def _end_drained(self) -> None:
+        """End once what was committed can be read: `EndTxn` is answered before its markers are everywhere."""
+        await asyncio.gather(*(run.settled() for run in self._runs.values()))
+        self._settling = None
+        if self._is_drained:
             log.info("drained: %s slots", len(self._runs))
             self.end()

@@ -46,7 +46,7 @@ from schemas.config.dedup import (
     WatermarkDedup,
 )
 from schemas.config.kafka import Kafka
-from schemas.config.pipeline import Pipeline
+from schemas.config.pipeline import InternalTopic, Pipeline
 from schemas.config.settings import Settings
 from schemas.config.worker import WorkerOptions
 
@@ -69,6 +69,7 @@ __all__ = [
     "IcebergOutput",
     "IdPart",
     "InsertIdDedup",
+    "InternalTopic",
     "Kafka",
     "KafkaOutput",
     "KeyId",

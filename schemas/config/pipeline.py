@@ -1,11 +1,27 @@
 """One pipeline: a source, a clean sink, and what is kept of the rest."""
 
+from enum import StrEnum
 from typing import Literal
 
 from pydantic import Field
 
 from schemas.config.dedup import Dedup, InsertIdDedup, WatermarkDedup
 from schemas.config.values import ConfigTable, Name, Topic
+
+
+class InternalTopic(StrEnum):
+    """The topics that an application keeps for itself, each named by what its name ends with."""
+
+    CHANGELOG = "changelog"
+    REPARTITION = "repartition"
+    POSITIONS = "positions"
+    INDEX = "index"
+    ROUTE_INDEX = "route-index"
+    SAMPLE = "sample"
+
+    def of(self, application_id: str, pipeline: str) -> str:
+        """Return the name of a pipeline's."""
+        return f"{application_id}-{pipeline}-{self}"
 
 
 class Pipeline(ConfigTable):

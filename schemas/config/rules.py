@@ -19,7 +19,7 @@ from schemas.config.batches import FileBatch
 from schemas.config.dedup import MOST_VALUE_PARTS, BloomOptions, Fingerprint, InsertIdDedup, Rename
 from schemas.config.fingerprint_rules import fingerprint_violations, uncounted_violation
 from schemas.config.kafka import Kafka
-from schemas.config.pipeline import Pipeline
+from schemas.config.pipeline import InternalTopic, Pipeline
 from schemas.config.values import TOPIC_MAX_LENGTH, duration_text
 from schemas.config.worker import WorkerOptions
 
@@ -28,8 +28,6 @@ Violation = tuple[Where, str]
 Right = dict[str, Any]
 
 _ROLES = ("source", "sink", "verdicts", "duplicates", "quarantine")
-# The longest name that is made of a pipeline's: {application_id}-{pipeline}-repartition.
-_INTERNAL_SUFFIXES = ("changelog", "positions", "index", "route-index", "repartition")
 
 
 class Use(NamedTuple):
@@ -231,7 +229,7 @@ def _internal(worker: Right, pipelines: Sequence[Right]) -> Iterator[Violation]:
         name = pipeline.get("name")
         if name is None:
             continue
-        made = [f"{application}-{name}-{suffix}" for suffix in _INTERNAL_SUFFIXES]
+        made = [each.of(application, name) for each in InternalTopic]
         internal.update(made)
         dedup = pipeline.get("dedup")
         if isinstance(dedup, InsertIdDedup) and dedup.route is not None and f"{name}-route" in names:
@@ -241,7 +239,7 @@ def _internal(worker: Right, pipelines: Sequence[Right]) -> Iterator[Violation]:
         if too_long > 0:
             message = (
                 f"is {too_long} characters too long: internal topics are named "
-                f"APPLICATION_ID-NAME-{_INTERNAL_SUFFIXES[-1]}, at most {TOPIC_MAX_LENGTH} characters"
+                f"APPLICATION_ID-NAME-{InternalTopic.REPARTITION}, at most {TOPIC_MAX_LENGTH} characters"
             )
             yield ("pipelines", index, "name"), message
     for use in _uses(pipelines):

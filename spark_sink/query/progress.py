@@ -26,6 +26,8 @@ if TYPE_CHECKING:
         QueryTerminatedEvent,
     )
 
+ASK_S = 10.0
+"""For who connects to the metrics and asks nothing."""
 OBSERVED = "seqmark"
 """Name of what the query observes of itself: ``bad``, the records of the batch that are no events, and, where
 what Spark reads is summed up already, ``records``, how many there were."""
@@ -153,6 +155,10 @@ class SinkMetrics:
             server, thread = start_http_server(port, addr=host, registry=self.registry)
         except OSError as error:
             raise StopError(f"--metrics-port {port}: cannot listen on {host}: {error.strerror}") from error
+        # Each has a thread: one that says nothing would keep it for ever. Nothing is said of those that end so.
+        vars(server)["handle_error"] = lambda *_: None
+        handler: Any = server.RequestHandlerClass
+        handler.timeout = ASK_S
 
         def end() -> None:
             server.shutdown()

@@ -25,7 +25,7 @@ STOP_S = 15
 transaction's time-out in these tests, and other requests have longer ones."""
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_under_load_ends_it_in_time_with_nothing_open(
     broker: Broker, tmp_path: Path, number: signal.Signals
 ) -> None:

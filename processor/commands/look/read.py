@@ -48,7 +48,7 @@ def _begin(text: str) -> Begin:
 @config_option
 @json_option
 @click.argument("topic")
-@click.option("--follow", is_flag=True, help="Wait for more at the end, until Ctrl-C or SIGTERM.")
+@click.option("--follow", is_flag=True, help="Wait for more at the end, until Ctrl-C, SIGTERM or SIGHUP.")
 @click.option(
     "--from",
     "begin",

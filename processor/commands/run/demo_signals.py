@@ -1,4 +1,4 @@
-"""Ends a demo by SIGTERM as by Ctrl-C, worker, Spark and broker in order."""
+"""Ends a demo by a signal as by Ctrl-C, worker, Spark and broker in order."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import signal
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
+from processor.errors import ending_signals
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
 class DemoSignals:
-    """SIGTERM ends the demo as Ctrl-C does, worker, Spark and broker in order.
+    """SIGTERM and SIGHUP end the demo as Ctrl-C does, worker, Spark and broker in order.
 
     What a handler raises is lost where it meets a callback of Spark's. So who asks is remembered, and while the
     job runs it is told to stop instead.
@@ -23,9 +25,10 @@ class DemoSignals:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Self:
-        self._before = {each: signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)}
+        self._before = {each: signal.getsignal(each) for each in ending_signals()}
         # SIGINT is asyncio's at first; it may also be ignored, in the background.
-        signal.signal(signal.SIGTERM, self._end)
+        for each in set(self._before) - {signal.SIGINT}:
+            signal.signal(each, self._end)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -195,7 +195,8 @@ class _Screen:
             _screens.remove(self)
             with _undisturbed():
                 logs.write_to(self._stream)
-                self._live.stop()
+                with contextlib.suppress(OSError):  # the terminal is gone
+                    self._live.stop()
 
     def draw(self) -> None:
         """Draw the table again, unless the terminal takes nothing now: Ctrl-S must not stop the worker."""

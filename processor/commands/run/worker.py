@@ -18,7 +18,7 @@ import click
 from processor.commands.console import config_option, say_error, say_problems
 from processor.commands.run import live
 from processor.config.load import load, require_pipelines
-from processor.errors import EXIT_DONE, SeqmarkError
+from processor.errors import EXIT_DONE, SeqmarkError, ending_signals
 from processor.ops import logs
 from processor.ops.early_web import answering
 from processor.ops.memory_limit import few_arenas
@@ -56,13 +56,13 @@ UNRESOLVED_SAY_S = 30.0
 def worker(config: Path, *, drain: bool, take_over_sink: bool) -> None:
     """Run the stream worker.
 
-    SIGTERM and SIGINT stop it within 10 s with exit 0: what is in flight is committed or aborted.
+    SIGTERM, SIGINT and SIGHUP stop it within 10 s with exit 0: what is in flight is committed or aborted.
 
     On a terminal a table at the bottom shows what it is doing; elsewhere, and with log_format = "json", a line
     per pipeline in the log every 30 s.
     """
     # Until the worker itself listens to them: nothing is in flight, it can end at once with exit 0.
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in ending_signals():
         signal.signal(number, _end)
     allow_open_files()
     settings = load(config)
@@ -104,8 +104,9 @@ async def _run(settings: Settings, *, drain: bool, take_over_sink: bool) -> Neve
         code = error.exit_code
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None:  # as it is where a shell closed it
-            stream.flush()
+        with suppress(OSError):  # its terminal or its reader is gone
+            if stream is not None:  # as it is where a shell closed it
+                stream.flush()
     os._exit(code)
 
 
@@ -119,6 +120,7 @@ async def _work(settings: Settings, *, drain: bool, take_over_sink: bool) -> Non
         from processor.worker.app import run_worker  # noqa: PLC0415 - see above
 
     metrics = Metrics()
+    logs.spare_while(lambda: metrics.contact.silent_s > logs.SILENT_S)
     around = _shown(settings, metrics, drain=drain)
     await run_worker(
         settings,
@@ -147,14 +149,14 @@ async def _shown(settings: Settings, metrics: Metrics, *, drain: bool) -> AsyncI
 async def _topics(settings: Settings, metrics: Metrics) -> ClusterPlan:
     """Return the topics; waits while no host of the brokers has an address, and says so."""
     from processor.kafka.topics.ensure import UnresolvedError, ensure  # noqa: PLC0415 - as above
-    from processor.ops.metrics import Doing  # noqa: PLC0415 - as above
+    from processor.ops.metrics import Doing, State  # noqa: PLC0415 - as above
 
     said_s = -math.inf
     while True:
         try:
             return await ensure(settings, create=settings.worker.create_topics)
         except UnresolvedError as error:
-            metrics.doing = Doing(str(error))
+            metrics.doing = Doing(str(error), state=State.WAITING)
             if time.monotonic() - said_s >= UNRESOLVED_SAY_S:
                 said_s = time.monotonic()
                 text = "%s Retrying; this is said again every %.0f s"

@@ -15,7 +15,7 @@ from rich.table import Table
 from processor.commands.chosen import no_such
 from processor.commands.console import config_option, people, say, shown
 from processor.config.load import load, require_aggregates
-from processor.errors import EXIT_DONE, ConfigError, Problem
+from processor.errors import EXIT_DONE, ConfigError, Problem, ending_signals
 from processor.ops.extras import require
 from schemas.config import PostgresOutput
 
@@ -71,11 +71,11 @@ def aggregate(  # noqa: PLR0913 - one argument per option
 ) -> None:
     """Aggregate the clean topics, as [[aggregates]] says.
 
-    SIGTERM and SIGINT stop it with exit 0; the batch that it is in comes again at the next start, and is not
-    counted twice. Where one query fails all are stopped, and the exit code is 1.
+    SIGTERM, SIGINT and SIGHUP stop it with exit 0; the batch that it is in comes again at the next start, and
+    is not counted twice. Where one query fails all are stopped, and the exit code is 1.
     """
     # Until the job listens to them: what is killed comes again, so that ending at once is safe.
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in ending_signals():
         signal.signal(number, _end)
     settings = load(config)
     chosen = _choose(settings, names)
@@ -99,7 +99,7 @@ def aggregate(  # noqa: PLR0913 - one argument per option
 
         def listen() -> None:
             # After Spark's start: it sets a handler of its own for SIGINT.
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in ending_signals():
                 signal.signal(number, lambda *_: job.stop())
 
         job.run(started=listen)

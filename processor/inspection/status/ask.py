@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from processor.errors import RebuildError, SeqmarkError, StopError
-from processor.inspection.status.escaped import escaped
 from processor.inspection.status.facts import (
     ApplicationProgress,
     HopProgress,
@@ -24,6 +23,7 @@ from processor.inspection.status.facts import (
 from processor.inspection.status.local import WorkerReading, local_bytes, worker_reading
 from processor.inspection.status.quarantine import QuarantineReader
 from processor.inspection.status.verdicts import verdicts_progress
+from processor.inspection.status.workers import WorkerWords, heard
 from processor.kafka.client import TopicPartition, open_client
 from processor.kafka.group.description import GroupDescription, describe_group
 from processor.kafka.offsets import Bounds, bounds, committed, newest_timestamps
@@ -71,7 +71,7 @@ class _Answers:
     open: list[OpenTransaction] = field(default_factory=list)
     quarantines: dict[str, QuarantineLook] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    escaped: dict[str, list[str]] = field(default_factory=dict)
+    heard: dict[str, WorkerWords] = field(default_factory=dict)
     verdicts: dict[str, VerdictsProgress] = field(default_factory=dict)
     """By pipeline."""
 
@@ -166,7 +166,7 @@ class StatusInspector:
         application = self._settings.worker.application_id
         try:
             answers.group = await describe_group(client, application, ASK_S)
-            answers.escaped = await escaped(answers.group, application)
+            answers.heard = await heard(answers.group, application)
             if answers.partitions:
                 answers.committed = await committed(client, application, answers.partitions, ASK_S)
         except (StopError, RebuildError) as error:
@@ -271,13 +271,15 @@ class StatusInspector:
             for hop in self._hops[pipeline.name]
         ]
         topics = {pipeline.source, *(topic for _, topic in topics_of(self._settings, pipeline))}
+        heard_of = answers.heard.get(pipeline.name, WorkerWords([], []))
         found = PipelineProgress(
             pipeline,
             hops,
             [each for each in answers.open if each.partition.topic in topics],
             answers.quarantines.get(pipeline.quarantine or "", QuarantineLook()).of(pipeline.source),
             answers.verdicts.get(pipeline.name),
-            escaped=answers.escaped.get(pipeline.name, ()),
+            escaped=heard_of.escaped,
+            states=heard_of.states,
         )
         if self._plan is None:
             return found

@@ -184,6 +184,7 @@ class PipelineProgress:
         problems: Of its topics, as `seqmark topics` says them.
         notes: What could not be asked, and why.
         escaped: What its live workers say has escaped.
+        states: What those do that are not ready for it, by their own words.
     """
 
     pipeline: Pipeline
@@ -196,6 +197,7 @@ class PipelineProgress:
     warnings: Sequence[Problem] = ()
     notes: Sequence[str] = ()
     escaped: Sequence[str] = ()
+    states: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

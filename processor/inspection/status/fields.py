@@ -49,6 +49,7 @@ def pipeline_fields(pipeline: PipelineProgress, application: ApplicationProgress
         "level": str(said.level),
         "says": said.text,
         "hops": [_hop(each) for each in pipeline.hops],
+        "states": list(pipeline.states),
         "escaped": list(pipeline.escaped),
         "open_transactions": [_transaction(each, application.at_ms) for each in pipeline.open],
         "quarantine": list(map(_tally, pipeline.quarantine.tallies)),

@@ -43,7 +43,7 @@ def _parts(application: ApplicationProgress) -> Iterator[RenderableType]:
     for pipeline in application.pipelines:
         said = sentence(pipeline, application)
         yield _line(said.text, STYLES[said.level])
-        for each in pipeline.escaped:
+        for each in (*pipeline.states, *pipeline.escaped):
             yield _line(f"{pipeline.pipeline.name}: {each}", STYLES[Level.WARNING])
     hops = [hop for pipeline in application.pipelines for hop in pipeline.hops]
     yield from _workers(application, hops)

@@ -32,6 +32,7 @@ from processor.kafka.protocol.internals import (
     OffsetCommitRequest,
     SubscriptionState,
 )
+from processor.ops.metrics import Contact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -44,6 +45,8 @@ log = logging.getLogger(__name__)
 HEARTBEATS_PER_SESSION = 15
 """Three may be lost in a fifth of the session; Kafka's own ratio is 45 s to 3 s."""
 NEVER_MS = 2**31 - 1
+COORDINATOR = "the group's coordinator"
+"""Who owes the answers to heartbeats."""
 ANSWER_S = 5.0
 """For a heartbeat, which takes a millisecond; without an answer the group is joined again, at no harm."""
 
@@ -79,6 +82,7 @@ class _Coordinator(GroupCoordinator):  # type: ignore[misc]  # aiokafka is untyp
     """
 
     replaced: Callable[[], None] | None = None
+    contact: Contact
     _known_at = -math.inf
     _is_replaced = False
 
@@ -88,6 +92,7 @@ class _Coordinator(GroupCoordinator):  # type: ignore[misc]  # aiokafka is untyp
 
     async def _do_heartbeat(self) -> bool:
         sent, member = time.monotonic(), self.member_id
+        self.contact.asked([COORDINATOR])
         going_on: bool = await super()._do_heartbeat()
         if going_on:
             self._known_at = sent
@@ -95,6 +100,11 @@ class _Coordinator(GroupCoordinator):  # type: ignore[misc]  # aiokafka is untyp
             self._is_replaced = True
             self.replaced()
         return going_on
+
+    async def _send_req(self, request: Any) -> Any:
+        answer = await super()._send_req(request)
+        self.contact.answered(COORDINATOR)
+        return answer
 
     async def _do_rejoin_group(self, subscription: Any) -> bool:
         if self._is_replaced:
@@ -111,7 +121,7 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
     """One worker's place in the consumer group; it closes the client at the end.
 
     It subscribes the keys of ``slots``. With a ``group_instance_id`` membership is static. The other members
-    are told where its web server listens (``web``).
+    are told where its web server listens (``web``). ``contact`` hears of the coordinator's answers.
     """
 
     def __init__(
@@ -122,8 +132,10 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         session_timeout_ms: int,
         group_instance_id: str | None = None,
         web: WebAddress | None = None,
+        contact: Contact | None = None,
     ) -> None:
         self._client = client
+        self._contact = contact or Contact()
         self._group_id = group_id
         self._session_timeout_ms = session_timeout_ms
         self._instance_id = group_instance_id
@@ -156,6 +168,7 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
             max_poll_interval_ms=NEVER_MS,
             rebalance_timeout_ms=max(self._session_timeout_ms, 10_000),
         )
+        self._coordinator.contact = self._contact
         if self._instance_id is not None:
             self._coordinator.replaced = self._replaced
 

@@ -117,7 +117,8 @@ async def ensure(settings: Settings, *, create: bool) -> ClusterPlan:
                     created |= await _create(admin, [absent[name]])
                 except StopError as error:
                     refused.append(Problem(name, f"{error} {WITHOUT}"))
-            await _described(admin, wanted, index, set(needed), _APPEAR_S)
+            # What this call has made is there, however long it takes until it is seen.
+            await _described(admin, wanted, index, {*needed, *created}, _APPEAR_S)
             made = plan(settings, await _described(admin, wanted, index, absent.keys(), _SETTLE_S))
             made.created = created
             made.warnings += refused
@@ -163,15 +164,19 @@ def _listening(heard: _Heard) -> Iterator[None]:
 
 
 async def describe(
-    admin: AIOKafkaAdminClient, topics: Iterable[str], optional: Collection[str] = ()
+    admin: AIOKafkaAdminClient,
+    topics: Iterable[str],
+    optional: Collection[str] = (),
+    denied: set[str] | None = None,
 ) -> ClusterView:
     """Look at topics by name; those that do not exist are left out, and are not created by asking.
 
-    Of ``optional`` ones those are left out, too, that may not be looked at.
+    Of ``optional`` ones those are left out, too, that may not be looked at; ``denied`` is told their names.
 
     Raises:
         KafkaError: Also where another topic may not be looked at.
     """
+    denied = set() if denied is None else denied
     async with asyncio.timeout(_CALL_S):
         # Not admin.describe_topics: it lets the broker create what it is asked for.
         request = MetadataRequest([*topics, *optional], allow_auto_topic_creation=False)
@@ -184,11 +189,12 @@ async def describe(
             # LEADER_NOT_AVAILABLE and the like say nothing against the topic's being there.
             if issubclass(error, _NOT_ALLOWED):
                 if topic["topic"] in optional:
+                    denied.add(topic["topic"])
                     continue
                 raise TopicAuthorizationFailedError(topic["topic"])
             if topic["partitions"]:
                 found[topic["topic"]] = topic["partitions"]
-        configs = await _configs(admin, found, optional)
+        configs = await _configs(admin, found, optional, denied)
     return {
         topic: TopicView(len(partitions), max(len(p["replicas"]) for p in partitions), configs[topic])
         for topic, partitions in found.items()
@@ -234,7 +240,7 @@ async def _unwritable(admin: AIOKafkaAdminClient, topics: Sequence[str]) -> set[
 
 
 async def _configs(
-    admin: AIOKafkaAdminClient, topics: Iterable[str], optional: Collection[str]
+    admin: AIOKafkaAdminClient, topics: Iterable[str], optional: Collection[str], denied: set[str]
 ) -> dict[str, dict[str, str]]:
     resources = [
         ConfigResource(ConfigResourceType.TOPIC, topic, dict.fromkeys(READ_CONFIGS)) for topic in topics
@@ -248,6 +254,7 @@ async def _configs(
             if error is UnknownTopicOrPartitionError:
                 continue  # deleted a moment ago
             if issubclass(error, _NOT_ALLOWED) and topic in optional:
+                denied.add(topic)
                 continue
             if code:
                 raise error(f"settings of topic {topic}: {message or error.description}")
@@ -305,8 +312,8 @@ async def _described(
     """Look until what is expected is seen: a broker learns of a new topic a moment after its maker."""
     end = time.monotonic() + patience_s
     while True:
-        cluster = await describe(admin, topics, optional)
-        if expected <= cluster.keys() or time.monotonic() >= end:
+        cluster = await describe(admin, topics, optional, denied := set[str]())
+        if expected <= cluster.keys() | denied or time.monotonic() >= end:
             return cluster
         await asyncio.sleep(_POLL_S)
 
@@ -357,7 +364,8 @@ async def look(settings: Settings) -> ClusterView:
                 del view[name]
     except StopError as error:
         # The worker has started: what does not answer now did then, and may again.
-        raise RebuildError("topics", str(error)) from error
+        is_away = isinstance(error, UnreachableError | UnresolvedError)
+        raise RebuildError("connection" if is_away else "topics", str(error)) from error
     missing = [name for name in names(settings) if name not in view]
     if missing:
         # Also what a broker says that has not heard of a topic yet: waiting loses nothing.

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from schemas.config import InternalTopic
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -27,12 +29,12 @@ WITHOUT = "Without it `seqmark explain` searches longer, or the escape gauge see
 
 def index_topic(settings: Settings, pipeline: Pipeline) -> str:
     """Return the name of the topic of a pipeline's marks; with ``route`` of those of its second hop."""
-    return f"{settings.worker.application_id}-{pipeline.name}-index"
+    return InternalTopic.INDEX.of(settings.worker.application_id, pipeline.name)
 
 
 def route_index_topic(settings: Settings, pipeline: Pipeline) -> str:
     """Return the name of the topic of the first hop's marks."""
-    return f"{settings.worker.application_id}-{pipeline.name}-route-index"
+    return InternalTopic.ROUTE_INDEX.of(settings.worker.application_id, pipeline.name)
 
 
 def index_fault(configs: Mapping[str, str]) -> str | None:

@@ -19,6 +19,7 @@ from processor.kafka.topics.index import WITHOUT, index_topic, index_warnings, r
 from processor.kafka.topics.missing_source import no_source
 from processor.kafka.topics.sample import sample_configs, sample_topic
 from processor.kafka.topics.state_risk import state_at_risk
+from schemas.config import InternalTopic
 
 if TYPE_CHECKING:
     from schemas.config import Pipeline, Settings
@@ -179,17 +180,17 @@ class ClusterPlan:
 
 def changelog_topic(settings: Settings, pipeline: Pipeline) -> str:
     """Return the name of the topic that holds a pipeline's state."""
-    return f"{settings.worker.application_id}-{pipeline.name}-changelog"
+    return InternalTopic.CHANGELOG.of(settings.worker.application_id, pipeline.name)
 
 
 def repartition_topic(settings: Settings, pipeline: Pipeline) -> str:
     """Return the name of the internal topic that ``route = "by-id"`` re-keys through."""
-    return f"{settings.worker.application_id}-{pipeline.name}-repartition"
+    return InternalTopic.REPARTITION.of(settings.worker.application_id, pipeline.name)
 
 
 def positions_topic(settings: Settings, pipeline: str) -> str:
     """Return the name of the topic that says how far a pipeline's source has been routed."""
-    return f"{settings.worker.application_id}-{pipeline}-positions"
+    return InternalTopic.POSITIONS.of(settings.worker.application_id, pipeline)
 
 
 def topics_of(settings: Settings, pipeline: Pipeline) -> Iterator[tuple[Purpose, str]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from processor.ops.escaped import HORIZON_WINDOWS
+from schemas.config import InternalTopic
 
 if TYPE_CHECKING:
     from schemas.config import Pipeline, Settings
@@ -23,7 +24,7 @@ SEGMENT_BYTES = 16 * 1024 * 1024
 
 def sample_topic(settings: Settings, pipeline: Pipeline) -> str:
     """Return the name of the topic by which the workers of a pipeline share their sample."""
-    return f"{settings.worker.application_id}-{pipeline.name}-sample"
+    return InternalTopic.SAMPLE.of(settings.worker.application_id, pipeline.name)
 
 
 def sample_configs(pipeline: Pipeline) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from processor.kafka.client import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from processor.kafka.group.membership import Membership
     from processor.kafka.transactions.producer import Producer
@@ -29,13 +29,19 @@ class _ProducerOutput:
 
 
 class ExactlyOnceOutput(_ProducerOutput):
-    """Output, changelog and offsets in one transaction of the slot's transactional id, which is fenced."""
+    """Output, changelog and offsets in one transaction of the slot's transactional id, which is fenced.
+
+    ``check`` is awaited before a transaction is committed, and raises what must keep it from that.
+    """
 
     marker = 1
 
-    def __init__(self, producer: Producer, group_id: str, source: str) -> None:
+    def __init__(
+        self, producer: Producer, group_id: str, source: str, check: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         super().__init__(producer, source)
         self._group_id = group_id
+        self._check = check
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -47,6 +53,8 @@ class ExactlyOnceOutput(_ProducerOutput):
 
     async def commit(self, offsets: Mapping[int, int], between: Callable[[], None], note: str = "") -> None:
         """Make source offsets, with a note beside them, part of the transaction, call ``between``, commit."""
+        if self._check is not None:
+            await self._check()
         await self._producer.add_offsets(self._group_id, self._positions(offsets), note)
         between()
         await self._producer.end(commit=True)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from processor.errors import FencedError, RebuildError, StopError
 from processor.kafka.client import Client, KafkaCode, KafkaError, TopicPartition, by_topic
+from processor.kafka.transactions.broker_time import Beginning
 from processor.kafka.transactions.coordinator import Coordinator, TransactionOutcome
 from processor.kafka.transactions.markers import End, settle, take
 from processor.kafka.transactions.produce_request import BatchesRequest, refusal, went_back
@@ -88,6 +89,7 @@ class Producer:
         self._tasks: set[asyncio.Task[None]] = set()
         self._pump_task: asyncio.Task[None] | None = None
         self._in_transaction = False
+        self._begun_between: tuple[float, float] | None = None
         self._unanswered = False
         self._ending: asyncio.Task[None] | None = None
 
@@ -115,7 +117,7 @@ class Producer:
         self._added.clear()
         self._expected.clear()
         self._group, self._group_added = group_id, False
-        self._in_transaction = True
+        self._in_transaction, self._begun_between = True, None
 
     async def send(self, topic: str, partition: int, batches: Iterable[EncodedBatch]) -> None:
         """Queue batches; waits while too much is on its way.
@@ -170,6 +172,17 @@ class Producer:
             await self._until(lambda: self._group_added, "add_offsets")
         await self._coordinator.commit_offsets(group_id, offsets, note)
 
+    async def beginning(self) -> Beginning | None:
+        """Return when this transaction began, by the coordinator's clock; None where nobody knows.
+
+        Raises:
+            RebuildError: No answer within the deadline.
+        """
+        if self._begun_between is None:
+            return None
+        last = await self._coordinator.describe()
+        return None if last is None or not last.open else Beginning(last.began_ms, *self._begun_between)
+
     async def end(self, *, commit: bool) -> None:
         """Commit or abort the transaction.
 
@@ -188,6 +201,11 @@ class Producer:
         if commit and first:
             # Beside the work that goes on; the next transaction waits for it.
             self._ending = asyncio.create_task(self._see_end(first), name=f"end {self._id}")
+
+    async def settled(self) -> None:
+        """Wait until what was committed last can be read everywhere, or `failed` was told that it cannot."""
+        if self._ending is not None:
+            await asyncio.wait([self._ending])
 
     async def close(self) -> None:
         """Stop sending and close the connections; an open transaction is left to be fenced."""
@@ -345,9 +363,12 @@ class Producer:
             return
         new += self._expected.difference(self._added, new)
         await self._ended_everywhere()
+        begins, asked_s = not self._added, time.monotonic()
         # Counted as added even if the answer fails: an abort is owed from here on.
         self._added.update(new)
         await self._coordinator.add_partitions(new)
+        if begins:
+            self._begun_between = asked_s, time.monotonic()
 
     async def _add_group(self) -> None:
         """Tell the coordinator whose offsets will follow, while the first batches are on their way."""

@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from processor.ops.memory_limit import resident_bytes
-from processor.ops.status import KEEPS_UP_S, Status, samples
+from processor.ops.status import KEEPS_UP_S, StateSeries, Status, samples
 from processor.pipeline.hops import hops
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class Board:
         now_s = time.monotonic()
         names = [hop.name for hop in self._hops]
         self._status = Status(metrics, names, now_s, RATE_S, drain=drain)
+        metrics.registry.register(StateSeries(self._status))
         self._counts: deque[_Count] = deque(maxlen=STEPS + 1)
         self._began_ms = int(time.time() * 1000)
         self._said: dict[str, Any] = {}

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from processor.commands.cli import main
 from processor.errors import StopError
 from processor.kafka.protocol.requests import DescribeTransactionsRequest
+from processor.kafka.topics import ensure as topics_ensure
 from processor.kafka.topics.ensure import UnreachableError, connected, describe, ensure
 from processor.kafka.topics.plan import TopicState
 from schemas.config import Kafka, Settings
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.broker
 EXAMPLE = Path(__file__).parents[3] / "examples" / "clicks.toml"
 DAY_MS = 86_400_000
+LATE_S = 1.5
+"""Longer than a topic is waited for that somebody else may be making."""
 
 
 class Broker(Protocol):
@@ -124,6 +127,27 @@ def test_a_broker_that_does_not_tell_how_transactions_stand_is_refused(
     assert [result.exit_code for result in refused] == [1, 1]
     assert all("needs Kafka 3.0 or newer" in result.stderr for result in refused)
     assert case.seqmark("check", SEQMARK_WORKER__GUARANTEE="at_least_once").exit_code == 0
+
+
+def test_topics_of_marks_that_a_broker_hears_of_late_are_not_called_missing(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.make("source")
+    index, seen = f"{case.id}-clicks-index", list[float]()
+
+    async def late(*arguments: Any) -> ClusterView:
+        view = dict(await describe(*arguments))
+        if index in view:
+            seen.append(time.monotonic())
+            if seen[-1] - seen[0] < LATE_S:
+                del view[index]
+        return view
+
+    monkeypatch.setattr(topics_ensure, "describe", late)
+    result = case.seqmark("topics", "--json")
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert case.states(result)["index"] == "created"
 
 
 def test_workers_that_start_at_once_create_each_topic_once(case: Case) -> None:

@@ -16,6 +16,7 @@ from processor.commands.cli import main
 from tests.support.kafka.topics import (
     CALL_S,
     New,
+    add_partitions,
     create_topic,
     environment,
     group_members,
@@ -102,6 +103,20 @@ def worker(config: WorkerConfig, drained: Told) -> Iterator[Worker]:
     with start_worker(config) as worker:
         worker.wait_ready()
         yield worker
+
+
+def test_a_worker_that_waits_says_what_for(broker: Broker, tmp_path: Path) -> None:
+    config = new_config(broker.bootstrap_servers, tmp_path, 2)
+    with start_worker(config, env={"SEQMARK_TEST_METADATA_MAX_AGE_MS": "500"}) as worker:
+        worker.wait_ready()
+        assert told(config).pipelines["p"]["states"] == []
+        add_partitions(config.bootstrap_servers, config.source, 3)
+        until(lambda: told(config).pipelines["p"]["states"], "it says that it waits")
+
+        (state,) = told(config).pipelines["p"]["states"]
+
+    assert ": waiting: " in state
+    assert f"partitions [2] of {config.source} wait" in state
 
 
 def test_without_a_worker_it_says_what_waits(drained: Told) -> None:

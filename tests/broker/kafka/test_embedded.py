@@ -216,9 +216,20 @@ def test_a_jvm_that_hangs_is_given_up_and_ended(tmp_path: Path, monkeypatch: pyt
     pid_file = tmp_path / "pid"
     script = f'case "$*" in *StorageTool*) exit 0;; esac; echo $$ > "{pid_file}"; exec sleep 600'
     monkeypatch.setenv("JAVA_HOME", str(FakeJava(tmp_path / "jdk", script=script).home))
-    with pytest.raises(BrokerError, match="does not serve within 5 s"):
-        EmbeddedBroker().start(timeout_s=5)  # time for the shell to say its pid
+    monkeypatch.setenv("SEQMARK_BROKER_START_TIMEOUT", "5")  # time for the shell to say its pid
+    with pytest.raises(BrokerError, match="does not serve within 5 s; --start-timeout"):
+        EmbeddedBroker().start()
     gone(int(pid_file.read_text()))
+    with running(*command("--start-timeout", "4")) as process:
+        stderr = process.communicate(timeout=WAIT_S)[1]
+    assert (process.returncode, "does not serve within 4 s" in " ".join(stderr.split())) == (1, True)
+
+
+@pytest.mark.parametrize("text", ["soon", "0", "-1", "nan"])
+def test_a_start_timeout_that_is_no_time_is_a_wrong_config(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEQMARK_BROKER_START_TIMEOUT", text)
+    with pytest.raises(ConfigError, match="SEQMARK_BROKER_START_TIMEOUT: must be a number of seconds"):
+        EmbeddedBroker().start()
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:

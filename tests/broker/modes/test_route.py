@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import random
@@ -11,8 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from processor.kafka.client import Client
+from processor.kafka.group.drain import taken_in
 from tests.support.kafka.topics import (
     CALL_S,
+    PATIENCE_S,
     New,
     add_partitions,
     alter_topic,
@@ -22,6 +26,7 @@ from tests.support.kafka.topics import (
     produce,
     produce_transaction,
     read_topic,
+    set_group_offset,
     until,
 )
 from tests.support.worker import forks
@@ -73,6 +78,34 @@ def test_equal_ids_in_different_partitions_meet_and_the_receipt_names_where_they
     ]
     assert {each["expires_at"] for each in found.receipts} == {NOW_MS + HOUR_MS}
     assert found.quarantined == [(1, 2)]
+
+
+def test_a_drain_waits_for_what_the_first_hop_has_committed_not_for_the_groups_offset(
+    broker: Broker, tmp_path: Path
+) -> None:
+    config = config_of(broker, tmp_path, 1)
+    bootstrap, source = config.bootstrap_servers, config.source
+    _, positions = internal_topics(config)
+    produce(bootstrap, source, [record(b"a")])
+    drain(config)
+    produce(bootstrap, source, [record(b"b"), record(b"c")])
+    set_group_offset(bootstrap, config.application_id, source, bounds(bootstrap, source)[1])
+
+    async def waits(limit_s: float) -> bool:
+        client = await Client.open({"bootstrap_servers": bootstrap}, "test", [source, positions])
+        try:
+            async with asyncio.timeout(limit_s):
+                await taken_in(client, source, positions)
+        except TimeoutError:
+            return True
+        finally:
+            await client.close()
+        return False
+
+    assert asyncio.run(waits(2.0))
+    drain(config)
+    assert not asyncio.run(waits(PATIENCE_S))
+    assert len(assert_routed(config, RULES).passed) == 3
 
 
 BLOOM = RoutedRules(bloom={"bucket": "10m", "expected_per_bucket": 100_000})

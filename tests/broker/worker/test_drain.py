@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from processor.kafka.transactions import producer as producers
+from processor.kafka.transactions.markers import settle
+from processor.kafka.transactions.producer import CLOSE_S
+from seqmark import Config, run_worker
 from tests.support.kafka.topics import (
     CALL_S,
     bounds,
@@ -54,6 +61,31 @@ def test_partitions_without_records_do_not_keep_it(broker: Broker, tmp_path: Pat
 
     assert ended.code == 0, ended.stderr
     assert sequences(read_topic(config.bootstrap_servers, config.sink), 3) == [1, 2]
+
+
+def drain_with_late_markers(config: str) -> None:
+    """Drain as on a busy broker, and print how often the markers of a commit were seen; in its own process."""
+    seen = 0
+
+    async def late(*arguments: Any) -> None:
+        nonlocal seen
+        await asyncio.sleep(CLOSE_S + 1.0)  # longer than a producer that is closed waits for them
+        await settle(*arguments)
+        seen += 1
+
+    vars(producers)["settle"] = late
+    run_worker(Config.load(config, {}), drain=True)
+    sys.stdout.write(str(seen))
+
+
+def test_it_ends_when_what_it_has_committed_can_be_read(broker: Broker, tmp_path: Path) -> None:
+    config = new_config(broker.bootstrap_servers, tmp_path)
+    produce(config.bootstrap_servers, config.source, [new(1)])
+    program = f"import {__name__} as test; test.drain_with_late_markers({str(config.write())!r})"
+
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+
+    assert int(done.stdout) == 2  # of where it begins, and of the record
 
 
 def test_signals_change_nothing_of_how_it_ends_until_it_has_ended(broker: Broker, tmp_path: Path) -> None:

@@ -36,7 +36,8 @@ from tests.support.worker.process import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.support.kafka.broker import Broker
+    from tests.support.kafka.broker import Broker, OwnBroker
+    from tests.support.worker.process import Worker
 
 pytestmark = pytest.mark.broker
 
@@ -190,6 +191,10 @@ def test_the_pages_tell_how_the_worker_is(broker: Broker, tmp_path: Path) -> Non
     assert lag == 0
 
 
+def state_of(worker: Worker) -> str:
+    return str(json.loads(worker.get("/status.json")[1])["pipelines"][0]["state"])
+
+
 def test_ready_is_said_by_the_metric_as_it_is_when_somebody_asks(broker: Broker, tmp_path: Path) -> None:
     config = new_config(broker.bootstrap_servers, tmp_path)
     with start_worker(config) as worker:
@@ -200,6 +205,43 @@ def test_ready_is_said_by_the_metric_as_it_is_when_somebody_asks(broker: Broker,
         until(lambda: worker.get("/ready")[0] == 503, "the worker waits for its sink")
 
         assert worker.metrics()["seqmark_ready"] == 0
+        waits = "seqmark_state{pipeline=p,state=waiting}"
+        until(lambda: worker.metrics().get(waits) == 1, "it says what it waits for")
+        until(lambda: state_of(worker) == "waiting", "the page says it, too")
+
+
+def test_a_broker_that_is_gone_is_said_everywhere_once(own_broker: OwnBroker, tmp_path: Path) -> None:
+    broker = own_broker()
+    config = new_config(broker.bootstrap_servers, tmp_path)
+    env = {"SEQMARK_TEST_CONTACT_S": "5", "SEQMARK_TEST_STATUS_S": "1"}
+    with start_worker(config, env=env, fresh=True) as worker:
+        worker.wait_ready()
+        assert worker.metrics()["seqmark_broker_contact_seconds"] < 5
+        before = len(worker.stderr)
+        broker.kill()
+        until(lambda: worker.get("/ready")[0] == 503, "it is not ready")
+
+        assert "no broker has answered since" in worker.get("/ready")[1]
+        shown = worker.metrics()
+        assert shown["seqmark_broker_contact_seconds"] > 5
+        assert shown["seqmark_ready"] == 0
+        assert shown["seqmark_state{pipeline=p,state=no contact}"] == 1
+        assert state_of(worker) == "no contact"
+        worker.wait_says("p: no contact")
+        until(lambda: worker.metrics()["seqmark_broker_contact_seconds"] > 12, "it goes on")
+
+        broker.start()
+        worker.wait_ready()
+        worker.wait_says("brokers answer again, after")
+        produce(config.bootstrap_servers, config.source, [new(1)])
+        passed = "seqmark_records_total{pipeline=p,verdict=pass}"
+        until(lambda: worker.metrics().get(passed) == 1, "it works again")
+
+    said = worker.stderr[before:]
+    assert said.count("no broker has answered since") == 1
+    assert said.count("brokers answer again, after") == 1
+    assert " ERROR " not in said
+    assert said.count(" WARNING ") <= 2 + 4  # what its clients say in the first two seconds
 
 
 def test_every_metric_that_is_declared_is_shown(broker: Broker, tmp_path: Path) -> None:
@@ -238,7 +280,7 @@ def test_a_json_log_has_one_object_a_line(broker: Broker, tmp_path: Path) -> Non
     assert any("ready, partitions [0]" in line["message"] for line in lines)
 
 
-@pytest.mark.parametrize("signal", ["SIGTERM", "SIGINT"])
+@pytest.mark.parametrize("signal", ["SIGTERM", "SIGINT", "SIGHUP"])
 def test_a_signal_stops_the_worker_with_exit_0_and_what_was_taken_in_is_committed(
     broker: Broker, tmp_path: Path, signal: str
 ) -> None:

@@ -22,7 +22,7 @@ from click.testing import CliRunner
 
 from processor.commands import cli
 from processor.commands.cli import main
-from processor.errors import ConfigError, Problem, StopError
+from processor.errors import ConfigError, Problem, StopError, ending_signals
 
 if TYPE_CHECKING:
     from click.testing import Result
@@ -316,7 +316,7 @@ def test_a_command_that_is_told_to_stop_while_it_is_imported_ends_as_it_does_lat
     ],
     ids=["verify", "reset", "generate"],
 )
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_command_that_is_told_to_stop_before_it_is_done_ends_with_1_and_says_so(
     tmp_path: Path, command: list[str], said: str, number: signal.Signals
 ) -> None:
@@ -341,6 +341,15 @@ def test_a_command_that_is_told_to_stop_before_it_is_done_ends_with_1_and_says_s
             stdout, stderr = process.communicate(timeout=60)
         assert (process.returncode, stdout) == (1, "")
         assert said in stderr
+
+
+def test_what_nohup_has_started_does_not_end_with_its_terminal() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert signal.SIGHUP not in ending_signals()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert signal.SIGHUP in ending_signals()
 
 
 def test_a_command_that_there_is_not_is_shown_as_it_was_written() -> None:

@@ -99,7 +99,10 @@ def test_an_empty_variable_takes_an_optional_key_away(file: Path) -> None:
     assert "worker.application_id" in refused(file, {"SEQMARK_WORKER__APPLICATION_ID": ""})
 
 
-@pytest.mark.parametrize("name", ["SEQMARK_TEST_SPEED", "SEQMARK_FAULT_STEP", "SEQMARK_BROKER", "X"])
+@pytest.mark.parametrize(
+    "name",
+    ["SEQMARK_TEST_SPEED", "SEQMARK_FAULT_STEP", "SEQMARK_BROKER", "SEQMARK_BROKER_START_TIMEOUT", "X"],
+)
 def test_reserved_and_foreign_variables_are_left_alone(file: Path, name: str) -> None:
     assert load(file, {name: "whatever"}).worker.application_id == "clicks"
 

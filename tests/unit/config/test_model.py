@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from processor.config.reference_page import page
 from processor.engine.extract.pointers import MOST_POINTERS
 from processor.judges.factory import mode_of
-from schemas.config import InsertIdDedup, Settings, ValueSource, WatermarkDedup
+from schemas.config import InsertIdDedup, InternalTopic, Settings, ValueSource, WatermarkDedup
 from schemas.config.dedup import MOST_VALUE_PARTS
 from schemas.config.reference import keys, place
 from schemas.config.values import duration_text, duration_words
@@ -303,8 +303,7 @@ def test_outputs_differ_from_each_other() -> None:
         ({"sink": "clicks.clean"}, "sink"),
         ({"sink": "clicks.quarantine"}, "sink"),
         ({"quarantine": "clicks.raw"}, "quarantine"),
-        ({"sink": "clicks-clicks-changelog"}, "sink"),
-        ({"sink": "clicks-clicks-index"}, "sink"),
+        *[({"sink": f"clicks-clicks-{each}"}, "sink") for each in InternalTopic],
         ({"name": "n" * 240}, "name"),
     ],
 )

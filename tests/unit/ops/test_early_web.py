@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 import urllib.error
 import urllib.request
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.ops.early_web import answering
+from processor.ops.early_web import MOST, answering
 from tests.support.suite.browser import against_axe, hard_to_read
 
 if TYPE_CHECKING:
@@ -45,6 +47,21 @@ def test_health_is_answered_and_nothing_is_ready() -> None:
         with socket.create_connection(("127.0.0.1", port)):
             listening.setblocking(True)
             listening.accept()[0].close()
+
+
+def test_who_connects_and_says_nothing_holds_up_nobody() -> None:
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listening, ExitStack() as crowd:
+        port = listening.getsockname()[1]
+        with answering([listening]):
+            silent = [
+                crowd.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(2 * MOST)
+            ]
+            began_s = time.monotonic()
+            assert ask(port, "/health") == (200, '{"status": "ok"}')
+            assert time.monotonic() - began_s < MOST  # as one after the other would take
+            assert silent[0].recv(1) == b""
+            silent[-1].sendall(b"GET /health HTTP/1.1\r\n\r\n")
+        assert silent[-1].recv(12) == b"HTTP/1.1 200"
 
 
 def test_the_page_is_for_everybody(chromium: Chromium, tmp_path: Path) -> None:

@@ -46,3 +46,27 @@ def test_what_a_client_says_before_our_own_message_is_for_debugging(name: str) -
 
     assert not Sparing(SPARING_S).filter(record)
     assert Sparing(SPARING_S, debug=True).filter(record)
+
+
+HEARTBEAT = "Heartbeat send request failed: NodeNotReadyError: Attempt to send a request to node 1. Will retry."
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "silent", "passes"),
+    [
+        ("aiokafka.consumer.group_coordinator", HEARTBEAT, False, False),
+        ("aiokafka.consumer.group_coordinator", "Heartbeat failed: it is rebalancing", False, True),
+        ("aiokafka.consumer.group_coordinator", "Heartbeat failed: it is rebalancing", True, False),
+        ("processor.kafka.fetch", "fetch from broker 1 failed", False, True),
+        ("processor.kafka.fetch", "fetch from broker 1 failed", True, False),
+        ("processor.worker.worker", "no broker has answered since", True, True),
+    ],
+)
+def test_while_no_broker_answers_clients_say_nothing_but_for_debugging(
+    name: str, text: str, *, silent: bool, passes: bool
+) -> None:
+    record = logging.LogRecord(name, logging.ERROR, "", 0, text, (), None)
+    for debug in (False, True):
+        sparing = Sparing(SPARING_S, debug=debug)
+        sparing.meanwhile = lambda: silent
+        assert sparing.filter(record) == (passes or debug)

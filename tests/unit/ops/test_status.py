@@ -8,13 +8,16 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from processor.ops import status_text
 from processor.ops.logs import JsonFormatter
-from processor.ops.metrics import Doing, Metrics
-from processor.ops.status import Status
+from processor.ops.metrics import CONTACT_S, Contact, Doing, Metrics, State
+from processor.ops.status import HANGS_S, StateSeries, Status
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from processor.ops.status import StatusLine
 
 WINDOW_S = 5.0
@@ -70,6 +73,78 @@ def test_restoring_shows_the_mean_over_all_that_is_assigned() -> None:
     assert (line.state, line.ready) == ("restoring", 1)
     assert line.restored == pytest.approx(0.43)
     assert "restoring 43 %, 1 of 4 partitions" in status_text.text(line)
+
+
+def silent(metrics: Metrics) -> None:
+    now_s = [0.0]
+    metrics.contact = Contact(lambda: now_s[0])
+    metrics.contact.asked(["the leader of raw:0"])
+    now_s[0] = CONTACT_S + 1
+
+
+OBSTACLES: dict[State, Callable[[Metrics], None]] = {
+    State.NO_CONTACT: silent,
+    State.WAITING: lambda metrics: setattr(metrics, "held_up", lambda _: State.WAITING),
+    State.RETRYING: lambda metrics: setattr(metrics, "held_up", lambda _: State.RETRYING),
+    State.RESTORING: lambda metrics: metrics.restore_ratio.labels("p", "0").set(0.5),
+    State.THROTTLED: lambda metrics: metrics.throttled_until_s.update(p=110.0),
+    State.HELD_BACK: lambda metrics: metrics.open_seconds.labels("p", "0").set(HANGS_S),
+}
+
+
+@pytest.mark.parametrize("state", OBSTACLES)
+def test_whatever_keeps_records_from_being_judged_has_one_name_everywhere(state: State) -> None:
+    case = Case()
+    case.working(7)
+    OBSTACLES[state](case.metrics)
+    line = case.look(101)
+    registry = CollectorRegistry()
+    registry.register(StateSeries(case.status, lambda: 101))
+    series = {
+        each: registry.get_sample_value("seqmark_state", {"pipeline": "p", "state": each}) for each in State
+    }
+
+    assert line.state is state
+    assert status_text.fields(line)["state"] == state
+    assert status_text.text(line).startswith(f"p: {state}")
+    assert series == {each: each is state for each in State}
+    assert (line.lag is None) == (state is State.NO_CONTACT)  # what was seen last says nothing of now
+
+
+def test_what_a_worker_does_before_it_joins_is_its_state() -> None:
+    case = Case()
+    case.metrics.doing = Doing("compiling kernels", 1, 2, State.COMPILING)
+    assert case.look(101).state is State.COMPILING
+    case.working(0)
+    assert case.look(102).state is State.READY
+
+
+def test_contact_is_lost_with_the_oldest_question_that_has_no_answer() -> None:
+    now_s = 100.0
+    contact = Contact(lambda: now_s)
+    assert (contact.silent_s, contact.lost) == (0, False)
+    contact.asked(["the leader of raw:0", "the leader of raw:1"])
+    now_s = 120.0
+    contact.answered("the leader of raw:1")
+    contact.asked(["the leader of raw:0", "the leader of raw:1"])  # to ask again makes it no younger
+    assert contact.silent_s == 20
+    now_s = 131.0
+    assert contact.lost
+    assert contact.words().endswith("UTC from the leader of raw:0")
+    now_s = 151.0
+    contact.answered("the leader of raw:0")
+    assert (contact.silent_s, contact.lost) == (31, True)
+    contact.forget(["the leader of raw:1"])
+    assert not contact.lost
+
+
+def test_where_nobody_answers_that_is_what_is_said() -> None:
+    now_s = 100.0
+    contact = Contact(lambda: now_s)
+    contact.answered("the group's coordinator")
+    contact.asked([f"the leader of raw:{number}" for number in range(9)])
+    now_s = 140.0
+    assert contact.words().startswith("no broker has answered since ")
 
 
 def test_rates_are_those_of_the_window_not_of_the_whole_run() -> None:

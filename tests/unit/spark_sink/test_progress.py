@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import socket
 
 import pytest
 
 from spark_sink.failures import explain
+from spark_sink.query import progress as progress_module
 from spark_sink.query.checkpoint import PlannedBatch
 from spark_sink.query.progress import SinkMetrics, read_progress
+from tests.support.kafka.topics import free_port
 
 REPORT = {
     "name": "hourly",
@@ -48,6 +51,18 @@ def test_what_the_source_has_summed_up_counts_as_its_records() -> None:
 def test_what_was_not_observed_is_not_known() -> None:
     progress = read_progress(json.dumps({"name": "hourly", "batchId": 0}))
     assert (progress.bad, progress.watermark_s, progress.dropped_rows) == (None, 0.0, 0)
+
+
+def test_who_connects_to_the_metrics_and_asks_nothing_keeps_no_thread(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress_module, "ASK_S", 0.2)
+    port = free_port()
+    end = SinkMetrics().serve("127.0.0.1", port)
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as silent:
+        assert silent.recv(1) == b""
+    end()
+    assert capfd.readouterr() == ("", "")
 
 
 def test_metrics_show_a_sink_before_its_first_batch_and_count_on() -> None:

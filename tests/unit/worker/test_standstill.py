@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from processor.kafka.client import TopicPartition
 from processor.ops.metrics import Metrics
-from processor.worker.standstill import SAY_S, Standstill
+from processor.ops.status import HANGS_S
+from processor.worker.standstill import Standstill
 
 if TYPE_CHECKING:
     import pytest
@@ -53,7 +54,7 @@ def test_transactions_that_follow_each_other_do_not() -> None:
 def test_it_is_said_now_and_then_with_where_to_read_on(caplog: pytest.LogCaptureFixture) -> None:
     case = Case()
 
-    for now_s in range(int(4 * SAY_S)):
+    for now_s in range(int(4 * HANGS_S)):
         case.saw(now_s, 10, 12)
 
     assert len(caplog.messages) == 2

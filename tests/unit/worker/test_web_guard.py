@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from aiohttp.web import Application, AppRunner, Request, Response, TCPSite
+from aiohttp.web import Application, AppRunner, Request, Response
 
+from processor.worker.web.connections import HEAD_S, MOST, Connections
 from processor.worker.web.guard import HEADERS_BYTES, PARSED_BYTES, SERVER, TARGET_BYTES
 from processor.worker.web.views import AT_ONCE, HEADERS, View, Views, json_response
 
@@ -29,17 +31,18 @@ class Said(NamedTuple):
 
 
 @contextmanager
-def served(*views: View) -> Iterator[int]:
+def served(*views: View, head_s: float = HEAD_S) -> Iterator[int]:
     """Serve views on a port of this machine, in a loop of its own."""
     loop = asyncio.new_event_loop()
 
     async def start() -> tuple[AppRunner, int]:
         application = Application()
         Views(views, NAMES).add_to(application)
+        connections = Connections(head_s)
+        connections.bound(application)
         runner = AppRunner(application, access_log=None, **SERVER)
         await runner.setup()
-        site = TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
+        await connections.site(runner, socket.create_server(("127.0.0.1", 0))).start()
         return runner, runner.addresses[0][1]
 
     runner, port = loop.run_until_complete(start())
@@ -191,3 +194,59 @@ def test_of_costly_answers_only_few_are_made_at_once() -> None:
     assert (more.status, more.headers["Retry-After"]) == (429, "1")
     assert [said.status for said in others] == [200] * (AT_ONCE + 1)
     assert json.loads(more.body)["error"]
+
+
+def connected(port: int, said: bytes = b"") -> socket.socket:
+    """Connect, and say so much."""
+    made = socket.create_connection(("127.0.0.1", port), timeout=60)
+    made.sendall(said)
+    return made
+
+
+def is_ended(connection: socket.socket) -> bool:
+    """Whether the server ends a connection, within the minute that `connected` gives it."""
+    with connection:
+        try:
+            return connection.recv(1) == b""
+        except ConnectionResetError:
+            return True
+
+
+def test_of_many_connections_that_say_nothing_the_oldest_go_and_requests_are_answered(port: int) -> None:
+    half = b"GET /data HTTP/1.1\r\nHost: localhost\r\nX-A: "
+    silent = [connected(port, half * (number % 2)) for number in range(3 * MOST)]
+
+    assert status(port) == 200
+    assert all(map(is_ended, silent[: 2 * MOST]))
+    for each in silent:
+        each.close()
+
+
+def test_a_connection_is_ended_that_sends_no_whole_head_in_time_and_one_that_does_is_kept() -> None:
+    request = b"GET /data HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with served(*VIEWS, head_s=0.5) as number, connected(number, request) as kept:
+        assert is_ended(connected(number))
+        assert is_ended(connected(number, request[:-1]))
+        kept.sendall(request)
+        answers = b""
+        while answers.count(b'{"secret":1}') < 2:
+            answers += kept.recv(65_536)
+        kept.sendall(request[:-1])
+        assert is_ended(kept)
+
+
+def test_what_is_being_answered_is_ended_by_no_crowd() -> None:
+    ready, release = threading.Event(), threading.Event()
+
+    async def slow(_: Request) -> Response:
+        ready.set()
+        await asyncio.to_thread(release.wait)
+        return json_response({})
+
+    with served(View("/slow", slow), *VIEWS) as number, ExitStack() as crowd:
+        asked = crowd.enter_context(connected(number, b"GET /slow HTTP/1.1\r\nHost: localhost\r\n\r\n"))
+        ready.wait()
+        silent = [crowd.enter_context(connected(number)) for _ in range(2 * MOST)]
+        assert is_ended(silent[0])
+        release.set()
+        assert asked.recv(12) == b"HTTP/1.1 200"
