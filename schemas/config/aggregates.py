@@ -9,6 +9,7 @@ from schemas.config.values import (
     ConfigTable,
     DurationMs,
     DurationOrNoneMs,
+    ModelName,
     Name,
     Text,
     Topic,
@@ -17,7 +18,6 @@ from schemas.config.values import (
     wrong,
 )
 
-_MODEL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _SCHEME = re.compile(r"([A-Za-z][\w+.-]*)://")
 _COLUMN = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _AGGREGATE = re.compile(
@@ -39,12 +39,6 @@ class AggregateCall(NamedTuple):
     """Path into the event; empty for ``count``."""
     percent: float
     """Of a percentile, 0 to 100; 0 for all others."""
-
-
-def _model(value: str) -> str:
-    if not _MODEL.fullmatch(value):
-        raise wrong('must be MODULE:CLASS, such as "schemas.events:ClickEvent"')
-    return value
 
 
 def _renames_at_once(value: str) -> str:
@@ -181,7 +175,7 @@ class Sink(ConfigTable):
         description="The topic of verdicts of the pipeline whose source `topic` is: what they skip is not "
         'read. Needed where that pipeline has `output = "verdicts"`.',
     )
-    event: Annotated[str, AfterValidator(_model)] = Field(
+    event: ModelName = Field(
         description="The pydantic model that the values follow, MODULE:CLASS; looked for in the installed "
         "packages, on PYTHONPATH and in the working folder."
     )

@@ -28,7 +28,7 @@ def batch_violations(
         written: The same as they were written: a key with a wrong value is not a missing one.
     """
     for index, (batch, table) in enumerate(zip(batches, written, strict=True)):
-        for where, message in [*_columns(batch), *_collisions(batch, table)]:
+        for where, message in [*_columns(batch), *_types(batch, table), *_collisions(batch, table)]:
             yield ("batches", index, *where), message
     yield from _folders(batches)
 
@@ -45,6 +45,14 @@ def _columns(batch: Mapping[str, Any]) -> Iterator[Violation]:
             yield ("id", number), f"is {column}: an id is made of fields of the records' values"
     if (time := batch.get("event_time")) in TOPIC_COLUMNS and time != TOPIC_TIME:
         yield ("event_time",), f"is {time}, which is no time: write {TOPIC_TIME}, or a field of the values"
+
+
+def _types(batch: Mapping[str, Any], written: Mapping[str, Any]) -> Iterator[Violation]:
+    source = batch.get("input")
+    if isinstance(source, BatchInput) and source.format != "json":
+        for key in ("columns", "schema"):
+            if key in written:
+                yield (key,), f'has no effect with format "{source.format}": its files say their types'
 
 
 def _collisions(batch: Mapping[str, Any], written: Mapping[str, Any]) -> Iterator[Violation]:

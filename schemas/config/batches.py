@@ -1,14 +1,21 @@
 """One batch: files at rest that Spark makes clean, within a run and across runs."""
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from schemas.config.values import ConfigTable, DurationMs, Name, Text, Topic, wrong
+from schemas.config.values import ConfigTable, DurationMs, ModelName, Name, Text, Topic, wrong
 
 OWN_COLUMNS = "seqmark_"
 """How the names of the columns begin that a batch adds to every row."""
 TOPIC_TIME = "kafka_timestamp"
+_COLUMN_TYPE = re.compile(
+    r"string|boolean|tinyint|smallint|int|bigint|float|double|date|timestamp|timestamp_ntz"
+    r"|decimal\((?P<precision>\d{1,2}), *(?P<scale>\d{1,2})\)"
+)
+_MOST_DIGITS = 38
+"""Of a decimal, in Spark."""
 TOPIC_COLUMNS = ("kafka_key", "kafka_partition", "kafka_offset", TOPIC_TIME)
 """What rows of a topic have beside the fields of their values."""
 
@@ -32,8 +39,21 @@ def _column(value: str) -> str:
     return value
 
 
+def _column_type(value: str) -> str:
+    found = _COLUMN_TYPE.fullmatch(value)
+    if found is None:
+        raise wrong(
+            "must be string, boolean, tinyint, smallint, int, bigint, float, double, decimal(p,s), date, "
+            "timestamp or timestamp_ntz"
+        )
+    if found["precision"] and not 0 <= int(found["scale"]) <= int(found["precision"]) <= _MOST_DIGITS:
+        raise wrong(f"must have at most {_MOST_DIGITS} digits, and no more of them behind the point")
+    return value
+
+
 Folder = Annotated[Text, AfterValidator(_folder)]
 InputColumn = Annotated[Text, AfterValidator(_column)]
+ColumnType = Annotated[Text, AfterValidator(_column_type)]
 
 
 class BatchInput(ConfigTable):
@@ -43,8 +63,8 @@ class BatchInput(ConfigTable):
         description="json: a JSON object per line, also as .gz; parquet: Parquet files; delta: a Delta table."
     )
     path: Folder = Field(
-        description="A file, or a folder with all files below it; names that begin with . or _ are left out. "
-        "`--input` names others."
+        description="A file, or a folder with all files below it; as for Spark names that begin with a dot, or "
+        "with _ and have no =, are hidden. `--input` names others."
     )
 
     @property
@@ -121,6 +141,23 @@ class FileBatch(ConfigTable):
     )
     window: DurationMs = Field(
         description="How far apart in event time two rows of one id are copies, within a run and across runs."
+    )
+    ignore: list[Text] = Field(
+        default_factory=list,
+        description='Patterns of input files that are left out, such as "*.csv", by name or by path from the '
+        "folder on. A file of another format that no pattern names ends the run.",
+    )
+    columns: dict[InputColumn, ColumnType] = Field(
+        default_factory=dict,
+        description='Types of columns of JSON, such as { amount = "decimal(18,2)" }: string, boolean, tinyint, '
+        "smallint, int, bigint, float, double, decimal(p,s), date, timestamp, timestamp_ntz. A row with a "
+        "value that does not fit goes to quarantine. A run tells all other types from the values; fractions "
+        "become decimal(38,18).",
+    )
+    model: ModelName | None = Field(
+        default=None,
+        alias="schema",
+        description='A pydantic model, "module:Model", whose fields say the types of columns of JSON.',
     )
     fingerprint: BatchFingerprint | None = Field(
         default=None,

@@ -90,6 +90,8 @@ def place(location: Sequence[str | int]) -> ConfigPath:
     annotation: Any = Settings
     parents: tuple[type[BaseModel], ...] = ()
     for step in location:
+        if step == "[key]":  # pydantic's word for a key that is wrong itself; it stands before
+            continue
         known = variants(annotation)
         if isinstance(step, str) and step in known and "" not in known:
             annotation = known[step]

@@ -7,6 +7,7 @@ its own message, and must not hide the others. A rule yields where it is broken 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from functools import cache
 from typing import Annotated, Any, NamedTuple
 
@@ -311,7 +312,8 @@ def _right(model: type[BaseModel], written: Any) -> Right:
 
 @cache
 def _adapter(model: type[BaseModel], name: str) -> TypeAdapter[Any]:
-    field = model.model_fields[name]
+    field = copy(model.model_fields[name])
+    field.alias = field.validation_alias = field.serialization_alias = None  # of a table's key alone
     kind: Any = Annotated[field.annotation, field]
     return TypeAdapter(kind)
 

@@ -18,6 +18,7 @@ _POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
 _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:,\[\]/]+):([0-9]{1,5})", re.ASCII)
 _SERVERS = re.compile(rf"\s*{_ADDRESS.pattern}\s*(?:,\s*{_ADDRESS.pattern}\s*)*")
 _ENDPOINT = re.compile(r"https?://[^\s/@?#]+(?:/[^\s@?#]*)?")
+_MODEL = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 _HOST_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 _SIZE = re.compile(r"([0-9]{1,6})(MB|GB)", re.ASCII)
 _UNIT_BYTES = {"MB": 1_000_000, "GB": 1_000_000_000}
@@ -56,6 +57,12 @@ def _whole_number(value: Any) -> Any:
 def _name(value: str) -> str:
     if not _NAME.fullmatch(value):
         raise wrong("must be made of letters, digits, _ and - only ([A-Za-z0-9_-]+)")
+    return value
+
+
+def _model(value: str) -> str:
+    if not _MODEL.fullmatch(value):
+        raise wrong('must be MODULE:CLASS, such as "schemas.events:ClickEvent"')
     return value
 
 
@@ -191,6 +198,7 @@ class DurationMark(FormMark):
 
 
 WholeNumber = Annotated[int, BeforeValidator(_whole_number)]
+ModelName = Annotated[str, AfterValidator(_model)]
 Name = Annotated[str, AfterValidator(_name), FormMark(_NAME)]
 Topic = Annotated[str, AfterValidator(_topic), FormMark(_TOPIC)]
 Pointer = Annotated[str, AfterValidator(_pointer), FormMark(_POINTER)]

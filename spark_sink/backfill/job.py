@@ -18,7 +18,15 @@ from spark_sink.backfill.hashed import hashed_file, read_hashed
 from spark_sink.backfill.lines import hash_lines
 from spark_sink.backfill.tables import hash_rows, read_history_footer
 from spark_sink.batch.cluster import TaskCluster, files_session
-from spark_sink.batch.inputs import InputFile, digest, find_inputs, require_unchanged, with_folders
+from spark_sink.batch.inputs import (
+    InputFile,
+    digest,
+    find_inputs,
+    in_order,
+    require_unchanged,
+    stamped,
+    with_folders,
+)
 from spark_sink.batch.lake.inputs import find_delta_inputs
 from spark_sink.batch.lake.log import open_log
 from spark_sink.batch.plan import Split
@@ -27,7 +35,7 @@ from spark_sink.batch.rows.schema import schema_of
 from spark_sink.batch.table.commits import read_snapshot
 from spark_sink.batch.table.counted import DELTA, PARQUET, table_format
 from spark_sink.batch.table.definition import read_definition
-from spark_sink.batch.table.layout import OWN_FOLDER, ROWS, TableLayout
+from spark_sink.batch.table.layout import ROWS, TableLayout
 from spark_sink.batch.tasks.inspect import splits_of
 
 if TYPE_CHECKING:
@@ -45,11 +53,11 @@ class HistoryFiles(NamedTuple):
 
     Attributes:
         files: Them, in any order.
-        others: Files with other names, which are left out.
+        ignored: Files that are left out.
     """
 
     files: list[InputFile]
-    others: list[str]
+    ignored: list[str]
 
     @property
     def name(self) -> str:
@@ -101,7 +109,10 @@ def history_session(
 
 
 def find_history(
-    path: str, kind: str, session: Callable[[str], AbstractContextManager[SparkSession]]
+    path: str,
+    kind: str,
+    session: Callable[[str], AbstractContextManager[SparkSession]],
+    ignore: Sequence[str] = (),
 ) -> HistoryFiles:
     """Return the files of a history; those of a table are the ones that count now.
 
@@ -109,21 +120,22 @@ def find_history(
         path: A file, a folder, or that of a table.
         kind: Its format.
         session: Gives a session that reads ``delta`` or ``iceberg``; called where a log says what counts.
+        ignore: Patterns of names of files that are left out.
 
     Raises:
         StopError: There is none, or one cannot be read.
     """
-    _require_kind(path, kind)
     if kind == DELTA:
         with session(DELTA) as spark:
-            return HistoryFiles(find_delta_inputs(spark, [path], "history"), [])
+            return HistoryFiles(find_delta_inputs(spark, [path], "history")[0], [])
     if kind != "batch":
-        found, others = find_inputs([path], kind)
-        return HistoryFiles(with_folders(found, None) if kind == PARQUET else found, others)
+        found, ignored = find_inputs([path], kind, ignore)
+        return HistoryFiles(with_folders(found, None) if kind == PARQUET else found, ignored)
     files = _files_that_count(path, session)
     if not files:
         raise StopError(f"{path} has no rows: no run of its batch has kept any")
-    return HistoryFiles(find_inputs(files, PARQUET)[0], [])
+    paths = [Path(each).resolve() for each in files]
+    return HistoryFiles(in_order(stamped(each, each.name) for each in paths), [])
 
 
 def _files_that_count(
@@ -135,26 +147,6 @@ def _files_that_count(
     with session(lake) as spark:
         counting = open_log(spark, lake, layout).read().files[ROWS]
     return [str(layout.file(each.path)) for each in counting]
-
-
-def _require_kind(path: str, kind: str) -> None:
-    """Refuse a table whose files do not all count, where it is given as something else.
-
-    Raises:
-        StopError: Names what it is.
-    """
-    folder = Path(path)
-    if kind == "batch":
-        return
-    if (folder / OWN_FOLDER / "table.json").exists():
-        raise StopError(f"{path} is the clean table of a batch, whose commits say what counts: --format batch")
-    if kind != DELTA and (folder / "_delta_log").is_dir():
-        raise StopError(f"{path} is a Delta table, whose log says which files count: --format delta")
-    if next(folder.glob("metadata/*.metadata.json"), None) is not None:
-        raise StopError(
-            f"{path} is an Iceberg table, whose metadata say which files count; only those that a batch has "
-            "written are read: export it as Parquet files, and give those"
-        )
 
 
 def read_clean_table(path: str) -> CleanTable:

@@ -30,7 +30,7 @@ from spark_sink.backfill.hashed import (
 from spark_sink.backfill.sequences import sequences_of_table
 from spark_sink.backfill.values import read_time_ms, read_whole
 from spark_sink.batch.rows.constants import schema_with
-from spark_sink.batch.rows.parquet_rows import id_column, open_parquet, read_rows
+from spark_sink.batch.rows.parquet_rows import id_column, input_schema, open_parquet, read_rows
 from spark_sink.batch.rows.row_json import json_rows
 from spark_sink.batch.rows.schema import UnfitError, fitted, plain_type
 from spark_sink.batch.rows.times import can_be_time
@@ -69,7 +69,7 @@ def read_history_footer(plan: HistoryPlan, number: int) -> Footer:
     """
     path, constants = plan.files[number], plan.constants[number] if plan.constants else ()
     with open_parquet(path) as file:
-        schema, metadata = schema_with(file.schema_arrow, constants), file.metadata
+        schema, metadata = schema_with(input_schema(file), constants), file.metadata
         for name in wanted_columns(plan):
             if name not in schema.names:
                 there = ", ".join(schema.names[:20])

@@ -1,17 +1,25 @@
-"""Finds the input files of a run, and says by what they are known."""
+"""Finds the input files of a run, and says by what they are known.
+
+What a file is, is told by its first bytes; what is hidden, by Spark's rule. A folder that belongs to a table is
+refused: only the table's log says which of its files count, and the others hold rows that were removed.
+"""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
+import zlib
 from collections import Counter, defaultdict
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from processor.errors import StopError
 from spark_sink.batch.rows.constants import constants_of_folders
 from spark_sink.batch.table.commits import InputStamp
+from spark_sink.batch.table.layout import OWN_FOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +31,22 @@ _ENDS = {
     "parquet": (".parquet", ".parq", ".pq"),
     "json": (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz"),
 }
+_PARQUET = (b"PAR1", b"PARE")
+_GZIP = b"\x1f\x8b"
+_HEAD_BYTES = 256
+"""Of a file, in which its first line begins."""
+_TABLES = (
+    ("_delta_log", "a Delta table", "read it with the format delta"),
+    ("metadata/*.metadata.json", "an Iceberg table", "export it as Parquet files, and read those"),
+    (".hoodie", "a Hudi table", "export it as Parquet files, and read those"),
+    ("_spark_metadata", "the output of a Spark stream", "write a copy of it with Spark, and read that"),
+    (
+        f"{OWN_FOLDER}/table.json",
+        "the clean table of a batch",
+        "copy it with `spark_sink.read_clean`, or give it to a backfill with the format batch",
+    ),
+)
+_MOST_NAMES = 5
 _MOST_DIFFERENCES = 5
 DIGITS = 16
 """Of a digest: 64 bits, for a few thousand runs."""
@@ -54,6 +78,10 @@ class RunInputs(Protocol):
     @property
     def constants(self) -> Sequence[Sequence[Constant]]:
         """Of each file the columns that stand beside it; empty: none has any."""
+
+    @property
+    def logged(self) -> Any | None:
+        """The columns that the log of the files' table says; None: there is none."""
 
     def identity(self) -> str:
         """Return what names a run over it."""
@@ -108,13 +136,14 @@ class FileInputs:
 
     Args:
         found: Them, in the order in which rows of one time are judged.
+        logged: The columns that the log of their table says, as an Arrow schema; None: they have none.
     """
 
     span: TopicSpan | None = None
     expired = 0
 
-    def __init__(self, found: list[InputFile]) -> None:
-        self.found = found
+    def __init__(self, found: list[InputFile], logged: Any | None = None) -> None:
+        self.found, self.logged = found, logged
         self.names = [each.name for each in found]
         self.stamps = [each.stamp for each in found]
         self.undated = {str(each.path) for each in found}
@@ -141,18 +170,22 @@ class FileInputs:
         require_unchanged(self.found)
 
 
-def find_inputs(paths: Sequence[str], kind: str) -> tuple[list[InputFile], list[str]]:
+def find_inputs(
+    paths: Sequence[str], kind: str, ignore: Sequence[str] = ()
+) -> tuple[list[InputFile], list[str]]:
     """Return the files in the order in which rows of one time are judged, and those that are left out.
 
     Args:
         paths: Files, and folders with all that is below them.
-        kind: Format, by which files in folders are chosen; a file that is named itself may be called anything.
+        kind: Format of the files; one that is named itself may be called anything.
+        ignore: Patterns of names, or of paths from a folder on, that are left out.
 
     Raises:
-        StopError: A path does not exist, or there is no file at all.
+        StopError: A path does not exist or belongs to a table, a file is of another format, or there is none.
     """
     found: dict[Path, InputFile] = {}
-    others: list[str] = []
+    ignored: list[str] = []
+    unknown: list[str] = []
     for given in paths:
         root = Path(given).resolve()
         if not root.exists():
@@ -160,23 +193,78 @@ def find_inputs(paths: Sequence[str], kind: str) -> tuple[list[InputFile], list[
                 f"input {given} does not exist; name a file or a folder, or give others with --input"
             )
         try:
-            for file in sorted(_below(root)) if root.is_dir() else [root]:
-                if file == root:
-                    found.setdefault(root, stamped(root, root.name))
-                elif file.name.lower().endswith(_ENDS[kind]):
-                    found.setdefault(file.resolve(), stamped(file, file.relative_to(root).as_posix()))
+            for each in _files_of(root):
+                names = each.name, each.stamp.name
+                if each.path == root:
+                    found.setdefault(root, each)
+                elif any(fnmatch(name, pattern) for pattern in ignore for name in names):
+                    ignored.append(str(each.path))
+                elif _is(each.path, kind):
+                    found.setdefault(each.path.resolve(), each)
                 else:
-                    others.append(str(file))
+                    unknown.append(str(each.path))
         except OSError as error:
             raise StopError(
-                f"input {error.filename} cannot be read ({error.strerror}): a run does without no file; mend "
+                f"input {error.filename} cannot be read ({error.strerror}): a run reads every file; fix "
                 "that, or give others with --input"
             ) from error
+    if unknown:
+        more = f", and {len(unknown) - _MOST_NAMES} more" if len(unknown) > _MOST_NAMES else ""
+        raise StopError(
+            f"files below the input are not {kind} files: {', '.join(unknown[:_MOST_NAMES])}{more}. Name them "
+            'in ignore, such as "*.csv", or move them away: none is left out unnoticed'
+        )
     if not found:
-        ends = ", ".join(_ENDS[kind])
-        left = f"; {len(others)} files with other names were left out" if others else ""
-        raise StopError(f"no input: no file in {', '.join(paths)} has a name that ends in {ends}{left}")
-    return in_order(found.values()), others
+        left = f"; {len(ignored)} files are left out by ignore" if ignored else ""
+        raise StopError(f"no input: there is no {kind} file in {', '.join(paths)}{left}")
+    return in_order(found.values()), ignored
+
+
+def _files_of(root: Path) -> Iterator[InputFile]:
+    """Yield a file, or those below a folder.
+
+    Raises:
+        OSError: One cannot be looked at.
+        StopError: They belong to a table.
+    """
+    for above in root.parents:
+        _require_no_table(above)
+    if not root.is_dir():
+        yield stamped(root, root.name)
+        return
+    for file in sorted(_below(root)):
+        yield stamped(file, file.relative_to(root).as_posix())
+
+
+def _is(file: Path, kind: str) -> bool:
+    """Return whether a file is one of a format, by its name or by its first bytes."""
+    if file.name.lower().endswith(_ENDS[kind]):
+        return True
+    with file.open("rb") as stream:
+        head = stream.read(_HEAD_BYTES)
+        if kind == "parquet":
+            return head.startswith(_PARQUET)
+        if head.startswith(_GZIP):
+            stream.seek(0)
+            try:
+                head = gzip.GzipFile(fileobj=stream).read(_HEAD_BYTES)
+            except (EOFError, zlib.error, gzip.BadGzipFile):
+                return False
+        return head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
+
+
+def _require_no_table(folder: Path) -> None:
+    """Refuse files of a table.
+
+    Raises:
+        StopError: It is one; names it, and how its rows are read.
+    """
+    for mark, what, advice in _TABLES:
+        if next(folder.glob(mark), None) is not None:
+            raise StopError(
+                f"input {folder} is {what}, whose log says which files count: the others hold rows that were "
+                f"removed; {advice}"
+            )
 
 
 def with_folders(files: Sequence[InputFile], known: Any | None) -> list[InputFile]:
@@ -203,6 +291,7 @@ def _below(root: Path) -> Iterator[Path]:
 
     Raises:
         OSError: A folder cannot be listed; what is in it would be lost unnoticed.
+        StopError: It belongs to a table.
     """
 
     def fail(error: OSError) -> None:
@@ -215,8 +304,14 @@ def _below(root: Path) -> Iterator[Path]:
             folders.clear()
             continue
         seen.add(real)
-        folders[:] = sorted(each for each in folders if not each.startswith((".", "_")))
-        yield from (Path(folder, each) for each in files if not each.startswith((".", "_")))
+        _require_no_table(Path(folder))
+        folders[:] = sorted(each for each in folders if not _hidden(each))
+        yield from (Path(folder, each) for each in files if not _hidden(each))
+
+
+def _hidden(name: str) -> bool:
+    """Return whether Spark reads no file or folder of this name."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
 def stamped(file: Path, name: str) -> InputFile:

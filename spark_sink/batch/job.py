@@ -27,7 +27,7 @@ import time
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from processor.engine.rest import Fault, rest_is_warm, warm_rest
 from processor.errors import StopError
@@ -39,8 +39,8 @@ from spark_sink.batch.lake.log import open_log
 from spark_sink.batch.leftovers import remove_leftovers
 from spark_sink.batch.naming import name_run
 from spark_sink.batch.plan import RunPlan, Split
-from spark_sink.batch.rows.json_shapes import joined_shape, schema_of_shape, widened
-from spark_sink.batch.rows.schema import joined, plain_schema, schema_of, schema_text
+from spark_sink.batch.rows import columns
+from spark_sink.batch.rows.schema import schema_of
 from spark_sink.batch.table.commits import RUN, Commit, Snapshot
 from spark_sink.batch.table.counted import DELTA, PARQUET
 from spark_sink.batch.table.definition import open_definition
@@ -55,7 +55,6 @@ from spark_sink.batch.tasks.tally import counts_of
 from spark_sink.batch.tasks.write import write
 from spark_sink.batch.topic.again import RetainedOffsets, require_retained, spans_of
 from spark_sink.batch.topic.inputs import TopicInputs
-from spark_sink.batch.topic.staged import with_topic_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -201,14 +200,13 @@ class BatchJob:
             return TopicInputs(self._topic, snapshot, since, say)
         paths = self._options.inputs or [source.path]
         if source.format == DELTA:
-            return FileInputs(find_delta_inputs(self._spark, paths))
-        files, others = find_inputs(paths, source.format)
-        if others:
-            say(f"{len(others)} files with other names are left out, such as {others[0]}")
+            return FileInputs(*find_delta_inputs(self._spark, paths))
+        files, ignored = find_inputs(paths, source.format, self._batch.ignore)
+        if ignored:
+            say(f"{len(ignored)} files are left out by ignore, such as {ignored[0]}")
         if source.format == "json":
             return FileInputs(files)
-        last = snapshot.last
-        return FileInputs(with_folders(files, None if last is None else schema_of(last.schema)))
+        return FileInputs(with_folders(files, _columns(snapshot)))
 
     def _seconds(self) -> float:
         return time.monotonic() - self._began
@@ -246,6 +244,8 @@ class BatchJob:
             rename_first=batch.rename_first,
             since_day=None if options.since is None else day_number(options.since),
             buckets=1,
+            declared=columns.declared_columns(batch),
+            known="" if snapshot.last is None else snapshot.last.schema,
         )
 
     def _attempt(self, plan: RunPlan, snapshot: Snapshot, inputs: RunInputs) -> BatchOutcome:
@@ -296,6 +296,8 @@ class BatchJob:
         )
         self._log.commit(commit, snapshot, partial(self._audience.done, BatchStep.PUT))
         self._audience.done(BatchStep.COMMITTED)
+        for text in columns.unified_ids((each.numbers for each in extracted), plan):
+            self._audience.say(text)
         after = Snapshot([*snapshot.commits, commit])
         remove_leftovers(layout, after, keep_rows=self._log.keeps_removed)
         self._audience.done(BatchStep.CLEARED)
@@ -303,7 +305,6 @@ class BatchJob:
 
     def _inspect(self, plan: RunPlan, snapshot: Snapshot, inputs: RunInputs) -> tuple[list[Split], RunPlan]:
         """Return the splits, and the plan with its number of buckets; of Parquet with the schema, too."""
-        known = snapshot.last
         if isinstance(inputs, TopicInputs):
             staged = inputs.stage(Path(plan.staging))
             return splits_of(staged), plan._replace(
@@ -318,15 +319,12 @@ class BatchJob:
         beside = plan.constants or [()] * len(plan.files)
         files = list(zip(plan.files, beside, strict=True))
         footers = self._cluster.run(function, files, "looking at the input", brief=True)
-        schemas = [] if known is None else [("the table", schema_of(known.schema))]
-        schemas += [(file, schema_of(each.schema)) for file, each in zip(plan.files, footers, strict=True)]
-        schema = joined(schemas)
-        for column in (*plan.id, plan.event_time):
-            if column not in schema.names:
-                raise StopError(f"no input file has a column {column}, which batch {plan.batch} is to read")
+        found = [(file, each.schema) for file, each in zip(plan.files, footers, strict=True)]
+        needed = dict.fromkeys((*plan.id, plan.event_time), f"batch {plan.batch}")
+        schema = columns.columns_of_files(found, _columns(snapshot), inputs.logged, needed)
         splits = splits_of(footers)
         rows = sum(sum(each.rows) for each in footers)
-        return splits, plan._replace(schema=schema_text(schema), buckets=self._buckets(rows))
+        return splits, plan._replace(schema=schema, buckets=self._buckets(rows))
 
     def _buckets(self, rows: int) -> int:
         wanted = max(-(-rows // _BUCKET_ROWS), min(self._cluster.cores, -(-rows // 10_000)), 1)
@@ -345,18 +343,15 @@ class BatchJob:
                 if each.first_fault is not None:
                     row, code = each.first_fault
                     raise StopError(
-                        f"{plan.names[split.file]}:{row} cannot be judged ({Fault(code).code}); nothing "
-                        f"of this run "
-                        f"counts. Name a folder for such rows: batches.{plan.batch}.quarantine"
+                        f"{plan.names[split.file]}:{row} cannot be judged ({Fault(code).code}); nothing of "
+                        f"this run counts. Name a folder for such rows: batches.{plan.batch}.quarantine"
+                        f"{columns.advice(each.misfit)}"
                     )
         if plan.format != PARQUET:
-            known = None if snapshot.last is None else schema_of(snapshot.last.schema)
-            shape = joined_shape(each.shape for each in extracted)
-            found = plain_schema(widened(schema_of_shape(shape), known), "the input")
-            if plan.format != "json":
-                found = with_topic_columns(found)
-            whole = joined([*([] if known is None else [("the table", known)]), ("the input", found)])
-            plan = plan._replace(schema=schema_text(whole))
+            shapes = (each.shape for each in extracted)
+            of_topic = plan.format != "json"
+            schema = columns.columns_of_values(shapes, _columns(snapshot), plan.declared, of_topic=of_topic)
+            plan = plan._replace(schema=schema)
         return extracted, plan
 
     def _probe(
@@ -380,6 +375,11 @@ class BatchJob:
         few = self._cluster.is_local and remembered <= _FEW_REMEMBERED
         self._cluster.run(partial(probe, plan), probed, "looking the ids up", brief=few)
         return len(probed)
+
+
+def _columns(snapshot: Snapshot) -> Any | None:
+    """Return the columns that the table has, as an Arrow schema; None: there is no table yet."""
+    return None if snapshot.last is None else schema_of(snapshot.last.schema)
 
 
 def _judge_bucket(plan: RunPlan, splits: Sequence[Split], probed: int, bucket: int) -> JudgedBucket:

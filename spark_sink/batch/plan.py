@@ -54,6 +54,8 @@ class RunPlan(NamedTuple):
         buckets: Groups of ids that are judged by themselves, a power of two.
         schema: Columns of the table's rows as the input has them, in Arrow's form; empty: not known yet.
         constants: Of each input file the columns that stand beside it; empty: none has any.
+        declared: Columns whose types the config gives, in Arrow's form; empty: there are none.
+        known: Columns of the table that is there, in Arrow's form; empty: there is none.
     """
 
     batch: str
@@ -78,3 +80,5 @@ class RunPlan(NamedTuple):
     buckets: int
     schema: str = ""
     constants: Sequence[Sequence[Constant]] = ()
+    declared: str = ""
+    known: str = ""

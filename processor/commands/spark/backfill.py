@@ -61,6 +61,12 @@ _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
     "ignore=COL[,COL]. Of JSON lines names or JSON pointers.",
 )
 @click.option(
+    "--ignore",
+    multiple=True,
+    metavar="PATTERN",
+    help='Leave out files of such names, such as "*.csv"; a file of another format ends the command otherwise.',
+)
+@click.option(
     "--cut",
     "cuts",
     type=read_place,
@@ -101,6 +107,7 @@ def backfill(  # noqa: PLR0913 - one argument per option
     history: str,
     kind: str,
     columns: Sequence[str],
+    ignore: Sequence[str],
     cuts: tuple[tuple[int, int], ...],
     cut_time: int | None,
     up_to_cut: bool,
@@ -129,7 +136,7 @@ def backfill(  # noqa: PLR0913 - one argument per option
 
     choice = CutChoice(dict(cuts), cut_time, up_to_cut)
     asked = _asked(settings, chosen, history, kind, columns, run_name, choice)
-    asked = _with_files(asked._replace(staging=staging, master=master, memory=memory))
+    asked = _with_files(asked._replace(staging=staging, master=master, memory=memory), ignore)
     _backfill(asked, dry=dry_run, as_json=as_json)
 
 
@@ -176,7 +183,7 @@ def _asked(
     return AskedBackfill(settings, pipeline, history, kind, columns, None, run or "", choice, None, "", "")
 
 
-def _with_files(asked: AskedBackfill) -> AskedBackfill:
+def _with_files(asked: AskedBackfill, ignore: Sequence[str]) -> AskedBackfill:
     """Find the files of a history of files, and name the backfill by the history unless it has a name.
 
     Raises:
@@ -188,10 +195,10 @@ def _with_files(asked: AskedBackfill) -> AskedBackfill:
         from spark_sink.backfill.job import find_history, history_session  # noqa: PLC0415 - slow to import
 
         session = partial(history_session, asked.pipeline.name, asked.master, asked.memory, say)
-        files = find_history(asked.history, asked.kind, session)
+        files = find_history(asked.history, asked.kind, session, ignore)
         name = files.name
-        if files.others:
-            say(f"{len(files.others)} files with other names are left out, such as {files.others[0]}")
+        if files.ignored:
+            say(f"{len(files.ignored)} files are left out by --ignore, such as {files.ignored[0]}")
     if not asked.run and not _RUN.fullmatch(name):
         raise ConfigError([Problem("--run", f"give the backfill a name: {name} cannot be one")])
     return asked._replace(files=files, run=asked.run or name)

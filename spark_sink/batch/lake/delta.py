@@ -34,6 +34,8 @@ _LOG = "org.apache.spark.sql.delta.DeltaLog"
 _TOLD = "spark.databricks.delta.commitInfo.userMetadata"
 _TIME = "seqmark_time"
 _LOCAL_TIMES = {"delta.feature.timestampNtz": "supported"}
+_WIDENING = {"delta.enableTypeWidening": "true"}
+"""By which Delta's library notes in the schema from which type to which a column has changed."""
 _INSIDE = {"array": "elementType", "map": "valueType"}
 """Of a type in Spark's JSON form: where the type of what it holds stands."""
 _UNFIT = set(" ,;{}()\n\t=")
@@ -150,8 +152,10 @@ class DeltaTable:
         schema = json.loads(self._metadata["schemaString"])
         known = {each["name"]: each for each in schema["fields"]}
         new = [each for each in wanted["fields"] if each["name"] not in known]
+        widened = False
         for each in wanted["fields"]:
             if each["name"] in known and (kind := _grown(known[each["name"]]["type"], each["type"])):
+                widened = widened or isinstance(kind, str)
                 known[each["name"]]["type"] = kind
                 new.append(each)
         if not new:
@@ -159,7 +163,11 @@ class DeltaTable:
         at = list(known).index("seqmark_low")
         schema["fields"][at:at] = [each for each in new if each["name"] not in known]
         # A table that is there gets by name what a new one gets by its columns.
-        features = _LOCAL_TIMES if any("timestamp_ntz" in json.dumps(each["type"]) for each in new) else {}
+        features = (
+            dict(_LOCAL_TIMES) if any("timestamp_ntz" in json.dumps(each["type"]) for each in new) else {}
+        )
+        if widened:
+            features |= _WIDENING
         settings = {**self._metadata.get("configuration", {}), **features}
         return {**self._metadata, "schemaString": json.dumps(schema), "configuration": settings}
 
@@ -209,6 +217,8 @@ def _grown(known: Any, wanted: Any) -> Any | None:
 
     What the table says of members that it has stays: whether they may be null, and their comments.
     """
+    if isinstance(known, str) and isinstance(wanted, str) and known != wanted:
+        return wanted  # which our commits have found to be wider
     if not (isinstance(known, dict) and isinstance(wanted, dict) and known["type"] == wanted["type"]):
         return None
     inside = _INSIDE.get(known["type"])

@@ -110,7 +110,7 @@ class IcebergTable:
                 names = mapping.MappingUtil.create(transaction.table().schema())
                 properties.set(_NAMES, mapping.NameMappingParser.toJson(names))
             properties.commit()
-            self._change_files(transaction, change)
+            self._changedfiles(transaction, change)
             # Not commitTransaction(): that one would be done again upon whatever others have committed.
             operations = transaction.underlyingOps()
             operations.commit(transaction.startMetadata(), transaction.currentMetadata())
@@ -138,9 +138,17 @@ class IcebergTable:
             if name not in new
             for member in _members(name, known.findField(name).type(), schema.findField(name).type())
         ]
-        if not new and not members:
+        wider = [
+            changed
+            for name in change.columns.names
+            if name not in new
+            for changed in _wider(name, known.findField(name).type(), schema.findField(name).type())
+        ]
+        if not (new or members or wider):
             return
         update = transaction.updateSchema()
+        for path, kind in wider:
+            update.updateColumn(path, kind)
         for name in new:
             update.addColumn(None, name, schema.findField(name).type())
             update.moveBefore(name, "seqmark_low")
@@ -148,7 +156,7 @@ class IcebergTable:
             update.addColumn(parent, name, kind)
         update.commit()
 
-    def _change_files(self, transaction: Any, change: LakeChange) -> None:
+    def _changedfiles(self, transaction: Any, change: LakeChange) -> None:
         rewrites = change.same_rows and change.removed
         files = transaction.newRewrite() if rewrites else transaction.newOverwrite()
         table = transaction.table()
@@ -184,3 +192,15 @@ def _members(path: str, known: Any, wanted: Any) -> Iterator[tuple[str, str, Any
             yield from _members(f"{path}.{each.name()}", there.type(), each.type())
         elif known.isStructType():
             yield path, each.name(), each.type()
+
+
+def _wider(path: str, known: Any, wanted: Any) -> Iterator[tuple[str, Any]]:
+    """Yield what has another type than before, at any depth, and that; Iceberg refuses all but wider ones."""
+    if not (known.isNestedType() and wanted.isNestedType()):
+        if not known.isNestedType() and not known.equals(wanted):
+            yield path, wanted.asPrimitiveType()
+        return
+    found = {each.name(): each for each in known.asNestedType().fields()}
+    for each in wanted.asNestedType().fields():
+        if (there := found.get(each.name())) is not None:
+            yield from _wider(f"{path}.{each.name()}", there.type(), each.type())

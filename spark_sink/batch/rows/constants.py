@@ -24,14 +24,18 @@ _NULL = "__HIVE_DEFAULT_PARTITION__"
 """What Hive and Spark write for null."""
 _FOLDER = re.compile(r"(?P<name>[^=]+)=(?P<value>.*)")
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
-_DELTA = {
+_TYPES = {
     "string": pa.string(),
     "binary": pa.binary(),
     "boolean": pa.bool_(),
     "byte": pa.int8(),
+    "tinyint": pa.int8(),
     "short": pa.int16(),
+    "smallint": pa.int16(),
     "integer": pa.int32(),
+    "int": pa.int32(),
     "long": pa.int64(),
+    "bigint": pa.int64(),
     "float": pa.float32(),
     "double": pa.float64(),
     "date": pa.date32(),
@@ -148,7 +152,7 @@ def constants_of_log(values: Mapping[str, str | None], types: Mapping[str, Any],
 
 
 def _of_log(name: str, text: str | None, told: Any, path: str) -> Constant:
-    kind = _delta_type(told)
+    kind = column_type(told)
     if kind is None:
         raise StopError(f"{path}: column {name}, by which the table is parted, has the type {told}: not read")
     if not text:  # Delta's protocol: an empty text is null, whatever the type
@@ -161,10 +165,11 @@ def _of_log(name: str, text: str | None, told: Any, path: str) -> Constant:
     return Constant(name, text, kind, over=True)
 
 
-def _delta_type(told: Any) -> Any | None:
+def column_type(told: Any) -> Any | None:
+    """Return a plain type by its name in Delta's log or in SQL; None: there is none of this name."""
     if isinstance(told, str) and (match := _DECIMAL.fullmatch(told)):
         return pa.decimal128(int(match[1]), int(match[2]))
-    return _DELTA.get(told) if isinstance(told, str) else None
+    return _TYPES.get(told) if isinstance(told, str) else None
 
 
 def schema_with(schema: Any, constants: Sequence[Constant]) -> Any:

@@ -2,35 +2,35 @@
 
 JSON has no schema, so a run looks at its rows first. A shape is a word or a tuple::
 
-    "null"  "bool"  "int"  "float"  "text"  ("list", shape)  ("object", {name: shape})
+    "null"  "bool"  "int"  "fraction"  "text"  ("list", shape)  ("object", {name: shape})
 
-Whole numbers and fractions together are floats; whatever else differs is kept as text, what is no text by its
-JSON. So are objects that all have no members, or members whose names differ by case alone, which Spark cannot
-read; what lies deeper than 30 levels; and a whole number beyond 64 bits signed. Shapes join to the same shape
-in whatever order.
+A fraction is a decimal, with all its digits; whole numbers and fractions together are decimals. Whatever else
+differs is kept as text, what is no text by its JSON. So are objects that all have no members, or members whose
+names differ by case alone, which Spark cannot read; what lies deeper than 30 levels; and a whole number beyond
+64 bits signed. Shapes join to the same shape in whatever order.
 """
 
 from __future__ import annotations
 
-import json
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-import orjson
 import pyarrow as pa
 
 from processor.errors import StopError
+from spark_sink.batch.rows.json_values import FRACTION, UnfitValueError, made
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 Shape = str | tuple[str, Any]
 NULL: Shape = "null"
-_KINDS: dict[type, Shape] = {type(None): NULL, bool: "bool", int: "int", float: "float", str: "text"}
-_NUMBERS = ("int", "float")
+_KINDS: dict[type, Shape] = {type(None): NULL, bool: "bool", int: "int", Decimal: "fraction", str: "text"}
+_NUMBERS = ("int", "fraction")
 _MOST_LEVELS = 30
 """Of lists and objects, that have columns of their own. A list is two levels of Parquet; Arrow reads 100."""
 _LEAST, _MOST = -(2**63), 2**63 - 1
-_PLAIN = {"bool": pa.bool_(), "int": pa.int64(), "float": pa.float64(), "text": pa.string()}
+_PLAIN = {"bool": pa.bool_(), "int": pa.int64(), "fraction": FRACTION, "text": pa.string()}
 
 
 def shape_of(value: Any, levels: int = _MOST_LEVELS) -> Shape:
@@ -47,10 +47,10 @@ def shape_of(value: Any, levels: int = _MOST_LEVELS) -> Shape:
 
 def joined_shape(shapes: Iterable[Shape]) -> Shape:
     """Return the shape that has room for all of them."""
-    made: Shape = NULL
+    whole: Shape = NULL
     for each in shapes:
-        made = _both(made, each)
-    return made
+        whole = _both(whole, each)
+    return whole
 
 
 def _both(one: Shape, other: Shape) -> Shape:
@@ -63,7 +63,7 @@ def _both(one: Shape, other: Shape) -> Shape:
             return ("list", _both(one[1], other[1]))
         names = dict.fromkeys([*one[1], *other[1]])
         return ("object", {name: _both(one[1].get(name, NULL), other[1].get(name, NULL)) for name in names})
-    return "float" if one in _NUMBERS and other in _NUMBERS else "text"
+    return "fraction" if one in _NUMBERS and other in _NUMBERS else "text"
 
 
 def schema_of_shape(shape: Shape) -> Any:
@@ -120,8 +120,8 @@ def _widened(kind: Any, table: Any) -> Any:
 def _fits(kind: Any, table: Any) -> bool:
     if kind == table or table == pa.string():
         return True
-    if kind == pa.int64():
-        return bool(table == pa.float64())
+    if kind in {pa.int64(), FRACTION} and (pa.types.is_floating(table) or pa.types.is_decimal(table)):
+        return True  # which values have room there was looked at one by one
     if pa.types.is_list(kind) and pa.types.is_list(table):
         return _fits(kind.value_type, table.value_type)
     if pa.types.is_struct(kind) and pa.types.is_struct(table):
@@ -134,40 +134,14 @@ def table_of(values: Sequence[dict[str, Any]], schema: Any, file: str) -> Any:
     """Return rows as a table of this schema.
 
     Raises:
-        StopError: A number has more digits than a column of floats can keep.
+        StopError: A value does not fit into its column: it has changed since it was judged.
     """
     columns = []
     for each in schema:
         try:
-            column = [_as(value.get(each.name), each.type) for value in values]
-            columns.append(pa.array(column, each.type))
-        except (OverflowError, pa.ArrowException, TypeError, AttributeError) as error:
+            columns.append(pa.array([made(value.get(each.name), each.type) for value in values], each.type))
+        except (UnfitValueError, OverflowError, pa.ArrowException, TypeError) as error:
             raise StopError(
                 f"{file}: column {each.name}: a value does not fit into {each.type} ({error})"
             ) from error
     return pa.table(columns, schema=schema)
-
-
-def json_text(value: Any) -> str:
-    """Return the JSON of a value; whole numbers keep all digits."""
-    try:
-        return orjson.dumps(value).decode()
-    except TypeError:  # a number beyond 64 bits, or deeper than orjson goes
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _as(value: Any, kind: Any) -> Any:
-    if value is None:
-        return None
-    if kind == pa.string():
-        return value if isinstance(value, str) else json_text(value)
-    if kind == pa.float64():
-        made = float(value)
-        if isinstance(value, int) and int(made) != value:
-            raise OverflowError(f"{value} has too many digits for a float")
-        return made
-    if pa.types.is_list(kind):
-        return [_as(each, kind.value_type) for each in value]
-    if pa.types.is_struct(kind):
-        return {each.name: _as(value.get(each.name), each.type) for each in kind}
-    return value

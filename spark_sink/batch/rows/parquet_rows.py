@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from spark_sink.backfill.plan import HistoryPlan
     from spark_sink.batch.plan import RunPlan, Split
 
+_SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 ROWS_AT_A_TIME = 131_072
 """A few dozen megabytes of rows of 150 B, in Arrow's form and in ours."""
 _BYTES_AT_A_TIME = 64 << 20
@@ -40,7 +42,7 @@ def open_parquet(path: str, *, coded: Sequence[str] = ()) -> Any:
         StopError: It is cut, or no Parquet file.
     """
     try:
-        # Spark's older files have times of 96 bits, which pyarrow would read as nanoseconds.
+        # Times of 96 bits, Spark's own default, pyarrow would read as nanoseconds; see `input_schema`.
         return pq.ParquetFile(
             path,
             coerce_int96_timestamp_unit="us",
@@ -49,6 +51,54 @@ def open_parquet(path: str, *, coded: Sequence[str] = ()) -> Any:
         )
     except (pa.ArrowException, OSError) as error:
         raise StopError(f"{path} is cut or corrupt, or no Parquet file ({_short(error)})") from error
+
+
+def input_schema(file: Any) -> Any:
+    """Return an input file's columns, of which times of 96 bits are instants.
+
+    That is what Spark writes for a timestamp, and pyarrow reads it as a time without zone. Spark's own schema,
+    where the file has one, tells a column that has none (``timestamp_ntz``).
+
+    Source: Spark's ParquetToSparkSchemaConverter and ParquetReadSupport; its schema stands in the footer.
+    """
+    leaves = [file.schema.column(at).physical_type for at in range(len(file.schema))]
+    if "INT96" not in leaves:
+        return file.schema_arrow
+    told = (file.metadata.metadata or {}).get(_SPARK_SCHEMA)
+    fields = {each["name"]: each["type"] for each in json.loads(told)["fields"]} if told else {}
+    made, left = [], iter(leaves)
+    for each in file.schema_arrow:
+        taken: list[str] = []
+        kind = _instants(each.type, left, taken, fields.get(each.name))
+        made.append((each.name, kind if "INT96" in taken else each.type))
+    return pa.schema(made)
+
+
+def _instants(kind: Any, left: Iterator[str], taken: list[str], told: Any) -> Any:
+    """Return a type whose times of 96 bits are instants.
+
+    Args:
+        kind: As Arrow reads it.
+        left: Parquet's types, from the first leaf of ``kind`` on.
+        taken: Gets those of its leaves.
+        told: Spark's type in its JSON form; None: it is not known.
+    """
+    types, spark = pa.types, told if isinstance(told, dict) else {}
+    if isinstance(kind, pa.BaseExtensionType):
+        return _instants(kind.storage_type, left, taken, told)
+    if types.is_struct(kind):
+        known = {each["name"]: each["type"] for each in spark.get("fields", ())}
+        return pa.struct(
+            [(each.name, _instants(each.type, left, taken, known.get(each.name))) for each in kind]
+        )
+    if types.is_map(kind):
+        key = _instants(kind.key_type, left, taken, spark.get("keyType"))
+        return pa.map_(key, _instants(kind.item_type, left, taken, spark.get("valueType")))
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        element = _instants(kind.value_type, left, taken, spark.get("elementType"))
+        return pa.list_(pa.field("element", element))
+    taken.append(next(left))
+    return pa.timestamp("us", "UTC") if taken[-1] == "INT96" and told != "timestamp_ntz" else kind
 
 
 def read_groups(path: str, split: Split, columns: Sequence[str] | None) -> Iterator[tuple[int, Any]]:
@@ -67,10 +117,13 @@ def read_groups(path: str, split: Split, columns: Sequence[str] | None) -> Itera
     chosen = None if columns is None or any("." in each for each in columns) else list(columns)
     with open_parquet(path) as file:
         groups = range(split.first_group, split.first_group + split.groups)
+        schema = input_schema(file)
         try:
             rows = _rows_at_a_time(file.metadata, groups)
             for batch in file.iter_batches(rows, row_groups=list(groups), columns=chosen, use_threads=False):
-                yield number, pa.Table.from_batches([batch])
+                table = pa.Table.from_batches([batch])
+                wanted = pa.schema([schema.field(each) for each in table.schema.names])
+                yield number, table if table.schema.types == wanted.types else table.cast(wanted)
                 number += len(batch)
         except (pa.ArrowException, OSError) as error:
             raise StopError(f"{path} is corrupt ({_short(error)}); nothing of this run counts") from error

@@ -1,9 +1,9 @@
 """Brings the columns of input files to the types that a clean table has, or says why they do not fit.
 
 A table has the types that Spark reads from Parquet: texts and bytes of any size, integers signed (unsigned ones
-one size up), times in microseconds, no dictionaries. A column of nulls alone has no type yet and is left out.
-New columns go on at the end, and so do new members of objects; what has changed otherwise is refused with both
-types.
+one size up), times in microseconds, times of day as texts, no dictionaries. A column of nulls alone has no type
+yet and is left out. New columns go on at the end, and so do new members of objects; numbers become wider where
+that changes no value. What has changed otherwise is refused with both types.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ _PLAIN = (
         pa.binary(),
     ),
     ((pa.types.is_date,), pa.date32()),
+    ((pa.types.is_time,), pa.string()),
 )
 _MOST_DIGITS = 38
 """Of a decimal, in Spark."""
@@ -148,9 +149,10 @@ def joined(schemas: Iterable[tuple[str, Any]]) -> Any:
 
 
 def grown_type(known: Any, kind: Any) -> Any | None:
-    """Return the type that has the members of both, those of the known one first; None: there is none.
+    """Return the type that takes the values of both, and has their members; None: there is none.
 
-    Objects may get new members, at any depth and in lists too; nothing else of a type may change.
+    Objects may get new members, at any depth and in lists too, which stand behind those of the known one. Whole
+    numbers, floats and decimals become as wide as the wider of both. Nothing else of a type may change.
     """
     types = pa.types
     if known == kind:
@@ -159,7 +161,7 @@ def grown_type(known: Any, kind: Any) -> Any | None:
         element = grown_type(known.value_type, kind.value_type)
         return None if element is None else pa.list_(pa.field("element", element))
     if not (types.is_struct(known) and types.is_struct(kind)):
-        return None
+        return _wider(known, kind)
     members = {each.name: each.type for each in known}
     for each in kind:
         grown = grown_type(members.setdefault(each.name, each.type), each.type)
@@ -168,6 +170,19 @@ def grown_type(known: Any, kind: Any) -> Any | None:
         members[each.name] = grown
     differ = len({name.lower() for name in members}) == len(members)
     return pa.struct(list(members.items())) if differ else None
+
+
+def _wider(known: Any, kind: Any) -> Any | None:
+    """Return the type of numbers that takes those of both unchanged; None: there is none."""
+    types = pa.types
+    for look in (types.is_signed_integer, types.is_floating):
+        if look(known) and look(kind):
+            return max(known, kind, key=lambda each: int(each.bit_width))
+    if not (types.is_decimal(known) and types.is_decimal(kind)):
+        return None
+    scale = max(known.scale, kind.scale)
+    digits = max(known.precision - known.scale, kind.precision - kind.scale) + scale
+    return pa.decimal128(digits, scale) if digits <= _MOST_DIGITS else None
 
 
 def fitted(table: Any, schema: Any, file: str) -> Any:

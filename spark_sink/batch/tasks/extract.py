@@ -6,12 +6,11 @@ the hash, the fingerprint, the time and the row's number. A row that cannot be j
 
 from __future__ import annotations
 
-import json
-import re
-from typing import TYPE_CHECKING, NamedTuple
+from collections import Counter
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import orjson
 import pyarrow as pa
 
 from processor.engine.rest import Fault
@@ -19,6 +18,7 @@ from processor.errors import StopError
 from schemas.config.batches import TOPIC_TIME
 from spark_sink.batch.rows.json_lines import LineBlock, id_reader, require_end
 from spark_sink.batch.rows.json_shapes import NULL, Shape, joined_shape, shape_of
+from spark_sink.batch.rows.json_values import misfits, read_object
 from spark_sink.batch.rows.parquet_rows import read_rows, table_fingerprints, table_ids
 from spark_sink.batch.rows.schema import fitted, schema_of
 from spark_sink.batch.rows.times import LEAST_US, MOST_US, NO_TIME, read_times, text_time
@@ -27,7 +27,7 @@ from spark_sink.batch.table.layout import DAY_US
 from spark_sink.batch.topic.staged import RecordBlock, read_values
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
 
 
 _NO_OBJECT = (Fault.VALUE_NOT_JSON, Fault.VALUE_MISSING)
-_MANY_DIGITS = re.compile(rb"\d{20}|-\d{19}")
-"""orjson makes fractions of whole numbers beyond 64 bits, which have so many digits: two ids would be one in
-the table."""
 
 
 class Extracted(NamedTuple):
@@ -51,6 +48,8 @@ class Extracted(NamedTuple):
         first_fault: The row and code of the first; None: there is none.
         days: The dates of those that are judged, as day numbers.
         shape: Of JSON's rows that are judged.
+        misfit: A column with a value that has no room in it; empty: there is none.
+        numbers: How many of JSON's rows have a number in a column of the id, by its name.
     """
 
     rows: int
@@ -59,6 +58,8 @@ class Extracted(NamedTuple):
     first_fault: tuple[int, int] | None
     days: list[int]
     shape: Shape
+    misfit: str = ""
+    numbers: Mapping[str, int] = MappingProxyType({})
 
 
 class _Keys(NamedTuple):
@@ -67,6 +68,7 @@ class _Keys(NamedTuple):
     keys: NDArray[np.int64]
     fault: NDArray[np.uint8]
     values: list[dict[str, object] | None]
+    misfit: str = ""
 
 
 def extract(plan: RunPlan, split: Split) -> Extracted:
@@ -77,7 +79,8 @@ def extract(plan: RunPlan, split: Split) -> Extracted:
     """
     keys: list[NDArray[np.int64]] = [np.zeros((0, 5), np.int64)]
     faults: list[NDArray[np.int64]] = [np.zeros((0, 3), np.int64)]
-    rows, skipped = 0, 0
+    rows, skipped, misfit = 0, 0, ""
+    numbers: Counter[str] = Counter()
     shape: Shape = NULL
     for block in _parquet_keys(plan, split) if plan.format == "parquet" else _value_keys(plan, split):
         rows += len(block.keys)
@@ -88,19 +91,22 @@ def extract(plan: RunPlan, split: Split) -> Extracted:
             undated = (times == NO_TIME) & (plan.format != "kafka")
             wanted = undated | (times >= plan.since_day * DAY_US)
             skipped += int((~wanted).sum())
+        misfit = misfit or block.misfit
         good, bad = wanted & (block.fault == 0), wanted & (block.fault != 0)
         keys.append(block.keys[good])
         noted = block.keys[bad][:, 4], block.fault[bad].astype(np.int64), block.keys[bad][:, 3]
         faults.append(np.stack(noted, axis=1))
         if block.values:
-            shape = joined_shape([shape, *(shape_of(block.values[at]) for at in np.flatnonzero(good))])
+            values = [block.values[at] or {} for at in np.flatnonzero(good)]
+            shape = joined_shape([shape, *map(shape_of, values)])
+            numbers.update(name for each in values for name in plan.id if not isinstance(each.get(name), str))
     found, wrong = np.concatenate(keys), np.concatenate(faults)
     part = found[:, LOW] & (plan.buckets - 1)
     write_parted(staged(plan.staging, KEYS, split.number), found, part, plan.buckets)
     write_parted(staged(plan.staging, FAULTS, split.number), wrong, np.zeros(len(wrong), np.int64), 1)
     first = (int(wrong[0, 0]), int(wrong[0, 1])) if len(wrong) else None
     days = np.unique(found[:, 3] // DAY_US).tolist()
-    return Extracted(rows, skipped, len(wrong), first, days, shape)
+    return Extracted(rows, skipped, len(wrong), first, days, shape, misfit, dict(numbers))
 
 
 def _joined(
@@ -130,11 +136,22 @@ def _parquet_keys(plan: RunPlan, split: Split) -> Iterator[_Keys]:
 
 def _value_keys(plan: RunPlan, split: Split) -> Iterator[_Keys]:
     path, reader = plan.files[split.file], id_reader(plan)
+    types = _types_of(plan.declared), _types_of(plan.known)
     for block in read_values(plan, split):
-        yield _keys_of(plan, block, reader, path)
+        yield _keys_of(plan, block, reader, path, types)
 
 
-def _keys_of(plan: RunPlan, block: LineBlock | RecordBlock, reader: JsonIds, path: str) -> _Keys:
+def _types_of(schema: str) -> dict[str, Any]:
+    return {each.name: each.type for each in schema_of(schema)} if schema else {}
+
+
+def _keys_of(
+    plan: RunPlan,
+    block: LineBlock | RecordBlock,
+    reader: JsonIds,
+    path: str,
+    types: tuple[dict[str, Any], dict[str, Any]],
+) -> _Keys:
     ids = reader.read(block.text)
     fault = ids.ids.fault.copy()
     times, stamped = np.full(fault.size, NO_TIME, np.int64), False
@@ -147,6 +164,7 @@ def _keys_of(plan: RunPlan, block: LineBlock | RecordBlock, reader: JsonIds, pat
         times, wrong = block.times()
         fault = np.where(fault == 0, wrong, fault)
     values: list[dict[str, object] | None] = []
+    misfit = ""
     for at in range(fault.size):
         value = None if fault[at] in _NO_OBJECT else read_object(block.line(at))
         values.append(value)
@@ -155,18 +173,9 @@ def _keys_of(plan: RunPlan, block: LineBlock | RecordBlock, reader: JsonIds, pat
         elif not stamped:
             times[at], why = _time(value.get(plan.event_time))
             fault[at] = fault[at] or why
-    return _Keys(_joined(ids, ids.ids.fingerprint, times, block.rows), fault, values)
-
-
-def read_object(line: bytes) -> dict[str, object] | None:
-    """Return the object of a line that is JSON; None: it is none, or has a number that cannot be held."""
-    try:
-        value = orjson.loads(line)
-        if _MANY_DIGITS.search(line):
-            value = json.loads(line)  # which has all digits of whole numbers beyond 64 bits
-    except ValueError:
-        return None
-    return value if isinstance(value, dict) else None
+        if value is not None and not fault[at] and (column := misfits(value, *types)):
+            fault[at], misfit = Fault.OUT_OF_RANGE, misfit or column
+    return _Keys(_joined(ids, ids.ids.fingerprint, times, block.rows), fault, values, misfit)
 
 
 def _time(value: object) -> tuple[int, int]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from processor.errors import StopError
 from spark_sink.batch.plan import Split
 from spark_sink.batch.rows.constants import schema_with
-from spark_sink.batch.rows.parquet_rows import open_parquet
+from spark_sink.batch.rows.parquet_rows import input_schema, open_parquet
 from spark_sink.batch.rows.schema import plain_schema, schema_text
 from spark_sink.batch.rows.times import can_be_time
 
@@ -46,7 +47,7 @@ def read_footer(
     """
     path, constants = file_of
     with open_parquet(path) as file:
-        schema, metadata = schema_with(file.schema_arrow, constants), file.metadata
+        schema, metadata = schema_with(_with_fine_times(file, input_schema(file)), constants), file.metadata
         plain = plain_schema(schema, path)
         for name in ids:
             _require_id(schema, plain, name, path, renamed=name == renamed)
@@ -59,6 +60,26 @@ def read_footer(
         return Footer(
             schema_text(plain), [each.num_rows for each in groups], [each.total_byte_size for each in groups]
         )
+
+
+def _with_fine_times(file: Any, schema: Any) -> Any:
+    """Return a schema in which times are texts that have nanoseconds, for which a timestamp has no room."""
+    made = []
+    for each in schema:
+        kind = each.type
+        if pa.types.is_timestamp(kind) and kind.unit == "ns" and "." not in each.name:
+            groups = range(file.metadata.num_row_groups)
+            columns = (file.read_row_group(at, columns=[each.name]).column(0) for at in groups)
+            # None below a microsecond: divided and multiplied it is what it was.
+            if any(not _is_whole(column.cast(pa.int64())) for column in columns):
+                kind = pa.string()
+        made.append((each.name, kind))
+    return pa.schema(made)
+
+
+def _is_whole(nanoseconds: Any) -> bool:
+    whole = pc.multiply(pc.divide(nanoseconds, 1000), 1000)
+    return bool(pc.all(pc.equal(whole, nanoseconds), min_count=0).as_py())
 
 
 def _require_id(schema: pa.Schema, plain: pa.Schema, name: str, path: str, *, renamed: bool) -> None:

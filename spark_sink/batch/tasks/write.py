@@ -18,6 +18,7 @@ from processor.errors import StopError
 from spark_sink.batch.rows.data_files import NO_DAY, DataFiles
 from spark_sink.batch.rows.json_lines import id_reader
 from spark_sink.batch.rows.json_shapes import table_of
+from spark_sink.batch.rows.json_values import read_object
 from spark_sink.batch.rows.own_columns import LINE, JudgedRow, OwnValues, receipts, with_own, with_reasons
 from spark_sink.batch.rows.parquet_rows import read_rows, table_ids
 from spark_sink.batch.rows.schema import fitted, schema_of
@@ -43,7 +44,6 @@ from spark_sink.batch.staging import (
     staged,
 )
 from spark_sink.batch.table.layout import DAY_US, DUPLICATES, KINDS, QUARANTINE, ROWS
-from spark_sink.batch.tasks.extract import read_object
 from spark_sink.batch.topic.staged import TOPIC_SCHEMA, RecordBlock, read_values
 
 if TYPE_CHECKING:
@@ -292,7 +292,8 @@ class _SplitWriter:
         return {
             Fault.FIELD_MISSING: f"one of {columns} is null or missing",
             Fault.FIELD_TYPE: f"one of {columns} has a value that cannot be read",
-            Fault.OUT_OF_RANGE: f"{self._plan.event_time} is not in the years 1 to 9999, or a number too big",
+            Fault.OUT_OF_RANGE: f"{self._plan.event_time} is not in the years 1 to 9999, or a value has no "
+            "room in its column",
             Fault.VALUE_NOT_JSON: "the line is no JSON",
             Fault.VALUE_MISSING: "the record has no value",
             Fault.ID_COLLISION: "the id came before, with other content",

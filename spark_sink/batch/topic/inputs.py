@@ -56,6 +56,8 @@ class TopicInputs:
     stamps: tuple[InputStamp, ...] = ()
     constants = ()
 
+    logged = None
+
     def __init__(
         self, reader: BatchTopicReader, snapshot: Snapshot, since: str | None, say: Callable[[str], None]
     ) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import re
+import shutil
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -17,9 +19,11 @@ import pytest
 from processor.errors import StopError
 from spark_sink import read_clean
 from spark_sink.batch.compaction import compact
+from spark_sink.batch.job import BatchJob, BatchOptions
 from tests.support.batches.scene import DAY, START, Audience, BatchScene, some_rows
 from tests.support.batches.truth import FileRow
 from tests.support.kafka.topics import dice
+from tests.unit.spark_sink.batch.test_written_elsewhere import GOLDEN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -131,8 +135,8 @@ def test_objects_get_new_members_and_a_member_whose_type_has_changed_is_refused_
         ({"o": [{"a": 1, "A": 2}]}, "Spark has none for members whose names differ by case alone"),
         ({"Amount": [1]}, "columns amount and Amount differ by case alone"),
         (
-            {"late": pa.array([1], pa.time64("us"))},
-            r"column late has the type time64\[us\]; Spark has none for",
+            {"late": pa.array([1], pa.duration("us"))},
+            r"column late has the type duration\[us\]; Spark has none for",
         ),
     ],
 )
@@ -169,7 +173,12 @@ def test_empty_files_are_no_rows_and_no_file_at_all_is_refused(spark: SparkSessi
     scene = BatchScene(spark, tmp_path)
     (scene.raw / "readme.txt").write_text("not an input")
     with pytest.raises(
-        StopError, match=r"no input: no file in .* has a name that ends in .*1 files with other names"
+        StopError, match=r"files below the input are not parquet files: .*readme\.txt\. Name them"
+    ):
+        scene.run()
+    scene.table["ignore"] = ["*.txt"]
+    with pytest.raises(
+        StopError, match=r"no input: there is no parquet file in .*; 1 files are left out by ignore"
     ):
         scene.run()
     with pytest.raises(StopError, match=r"input .*nowhere does not exist"):
@@ -231,6 +240,81 @@ def test_lines_are_numbered_as_in_their_file_and_quarantined_as_they_came(
             10: "field_missing",
         }.items()
     }
+
+
+def test_numbers_of_json_keep_their_digits_or_their_row_does_not_count(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lines = [
+        '{"event_id": 1, "occurred_at": "2026-01-01", "amount": 12345678901234567.89, "x": 9007199254740993}',
+        '{"event_id": "1", "occurred_at": "2026-01-01", "amount": 1.10, "x": 0.5, "ratio": 0.1}',
+        '{"event_id": "c", "occurred_at": "2026-01-01", "amount": 0.1234567890123456789}',
+        '{"event_id": "d", "occurred_at": "2026-01-01", "amount": "3.5", "ratio": 9007199254740993}',
+    ]
+
+    def run(name: str, **more: Any) -> tuple[BatchScene, Audience, dict[str, int]]:
+        scene, audience = BatchScene(spark, tmp_path / name, "json", **more), Audience()
+        (scene.raw / "a.jsonl").write_text("\n".join(lines) + "\n")
+        return scene, audience, BatchJob(spark, scene.batch, BatchOptions(), audience).run().counts
+
+    lines.pop()
+    scene, audience, counts = run("told")
+    assert (counts["kept"], counts["quarantined"]) == (2, 1)
+    assert [(each["seqmark_error"], each["seqmark_source"]) for each in scene.rows("quarantine")] == [
+        ("out_of_range", "a.jsonl:2")
+    ]
+    kept = {row["seqmark_row"]: (row["amount"], row["x"]) for row in scene.rows()}
+    assert kept == {
+        0: (Decimal("12345678901234567.89"), Decimal(9007199254740993)),
+        1: (Decimal("1.10"), Decimal("0.5")),
+    }
+    assert audience.said[-1].startswith("1 ids in column event_id are numbers, and texts in the table")
+    with pytest.raises(
+        StopError, match=r'a\.jsonl:2 cannot be judged \(out_of_range\).* columns = \{ amount = "dec'
+    ):
+        run("stops", quarantine=None)
+
+    lines.append('{"event_id": "d", "occurred_at": "2026-01-01", "amount": "3.5", "ratio": 9007199254740993}')
+    types = {"amount": "decimal(20,2)", "ratio": "double", "x": "string"}
+    scene, _, counts = run("declared", columns=types)
+    assert (counts["kept"], counts["quarantined"]) == (2, 2)
+    fields = {each.name: each.dataType.simpleString() for each in read_clean(spark, str(scene.out)).schema}
+    assert {name: fields[name] for name in types} == types
+    assert {row["x"] for row in scene.rows()} == {"9007199254740993", "0.5"}
+
+
+def test_a_model_says_what_columns_of_json_are(spark: SparkSession, tmp_path: Path) -> None:
+    scene = BatchScene(spark, tmp_path, "json", schema="schemas.events:ClickEvent", columns={"extra": "date"})
+    right = {
+        "event_id": "a",
+        "occurred_at": "2026-01-01T00:00:00Z",
+        "campaign": "c",
+        "user_id": "u",
+        "page": "/",
+    }
+    wrong = right | {"event_id": "b", "amount": "much"}
+    text = "".join(
+        json.dumps(each) + "\n" for each in (right | {"amount": "1.50", "extra": "2026-01-01"}, wrong)
+    )
+    (scene.raw / "a.jsonl").write_text(text)
+
+    counts = scene.run().counts
+
+    assert (counts["kept"], counts["quarantined"]) == (1, 1)
+    fields = {each.name: each.dataType.simpleString() for each in read_clean(spark, str(scene.out)).schema}
+    assert (fields["occurred_at"], fields["extra"]) == ("timestamp", "date")
+    assert fields["amount"].startswith("decimal(")
+
+
+def test_files_of_spark_and_of_others_have_one_kind_of_time(spark: SparkSession, tmp_path: Path) -> None:
+    scene = BatchScene(spark, tmp_path, id=["id"], event_time="t")
+    for name in ("spark-3.5.6.parquet", "spark-4.0.0.parquet", "pandas.parquet"):
+        shutil.copy(GOLDEN / name, scene.raw / name)
+
+    assert scene.run().counts["kept"] == 2  # Spark's two have one id
+
+    kept = read_clean(spark, str(scene.out)).selectExpr("t = timestamp'2026-03-02T09:00:00Z' same", "typeof(t)")
+    assert {tuple(each) for each in kept.collect()} == {(True, "timestamp")}
 
 
 def test_files_of_one_name_size_and_time_in_two_folders_are_two(spark: SparkSession, tmp_path: Path) -> None:

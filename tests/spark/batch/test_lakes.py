@@ -278,6 +278,29 @@ def test_new_members_of_objects_are_read_by_the_format_at_any_depth(lake: Lake, 
     assert {row["event_id"]: row["o"].asDict(recursive=True) for row in scene.rows()} == members()
 
 
+def test_numbers_widen_by_the_tables_own_means_and_are_read_by_the_format(lake: Lake, tmp_path: Path) -> None:
+    scene = BatchScene(lake.spark, tmp_path, lake=lake.name)
+
+    def run(name: str, **columns: Any) -> None:
+        ids, times = pa.array([name]), pa.array([START], pa.timestamp("us", "UTC"))
+        more = {each: pa.array([value], kind) for each, (value, kind) in columns.items()}
+        pq.write_table(pa.table({"event_id": ids, "occurred_at": times, **more}), scene.raw / f"{name}.parquet")
+        scene.run([str(scene.raw / f"{name}.parquet")], run=name)
+
+    inner = pa.struct([("x", pa.int32())]), pa.struct([("x", pa.int64())])
+    run("a", n=(1, pa.int32()), f=(0.5, pa.float32()), s=({"x": 1}, inner[0]))
+    run("b", n=(2**40, pa.int64()), f=(0.1, pa.float64()), s=({"x": 2**40}, inner[1]))
+    run("c", n=(2, pa.int16()), f=(1.5, pa.float32()))
+
+    read = lake.read(scene.out).selectExpr("event_id", "n", "f", "s.x")
+    assert {tuple(each) for each in read.collect()} == {
+        ("a", 1, 0.5, 1), ("b", 2**40, 0.1, 2**40), ("c", 2, 1.5, None),
+    }  # fmt: skip
+    assert [each.dataType.simpleString() for each in read.schema][1:] == ["bigint", "double", "bigint"]
+    compact(lake.spark, scene.batch, Audience())
+    assert lake.read(scene.out).selectExpr("sum(n)").collect()[0][0] == 2**40 + 3
+
+
 def test_what_a_batch_does_not_read_is_refused_by_name(lake: Lake, tmp_path: Path) -> None:
     scene = BatchScene(lake.spark, tmp_path / "deleted", lake=lake.name)
     path = run(scene, "first")

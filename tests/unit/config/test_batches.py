@@ -143,3 +143,19 @@ rename = { to = "other" }
 def test_values_that_are_wrong_together_are_said(tmp_path: Path, line: str, message: str) -> None:
     text = RIGHT.replace('id = ["event_id", "device"]\n', "") if line.startswith("id") else RIGHT
     assert any(each.startswith(message) for each in problems(tmp_path, text + line + "\n"))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('columns = { amount = "money" }', "batches.0.columns.amount: must be string, boolean, tinyint"),
+        ('columns = { amount = "decimal(2,3)" }', "no more of them behind the point"),
+        ('columns = { amount = "decimal(39,3)" }', "at most 38 digits"),
+        ('columns = { seqmark_x = "int" }', "batches.0.columns.seqmark_x: must not begin with seqmark_"),
+        ('schema = "events"', "batches.0.schema: must be MODULE:CLASS"),
+        ('columns = { amount = "int" }', 'batches.0.columns: has no effect with format "parquet"'),
+        ('schema = "schemas.events:ClickEvent"', 'batches.0.schema: has no effect with format "parquet"'),
+    ],
+)
+def test_types_of_columns_are_of_a_form_and_of_json_alone(tmp_path: Path, line: str, message: str) -> None:
+    assert any(message in each for each in problems(tmp_path, f"{RIGHT}{line}\n"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import orjson
@@ -11,13 +12,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from processor.errors import StopError
+from spark_sink.batch.rows.constants import column_type
 from spark_sink.batch.rows.json_shapes import joined_shape, schema_of_shape, shape_of, table_of, widened
-from spark_sink.batch.tasks.extract import read_object
+from spark_sink.batch.rows.json_values import FRACTION, json_text, misfits, read_object
 
-SCALARS = (
-    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
-)
+DECIMALS = st.decimals(-(10**19), 10**19, places=18, allow_nan=False).map(lambda each: f"{each:f}")
+"""As JSON may write them, with all digits."""
+SCALARS = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | DECIMALS.map(Decimal)
 VALUES = st.recursive(
     SCALARS | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
@@ -27,7 +28,9 @@ ROWS = st.lists(st.dictionaries(st.sampled_from("xyz"), VALUES, max_size=3), max
 
 
 def read(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [orjson.loads(orjson.dumps(each)) for each in rows]
+    """Return rows as they are read of lines."""
+    lines = [orjson.dumps(each, default=lambda decimal: orjson.Fragment(f"{decimal:f}")) for each in rows]
+    return [read_object(each) or {} for each in lines]
 
 
 @given(ROWS, st.randoms(use_true_random=False))
@@ -62,10 +65,86 @@ def test_whole_numbers_beyond_64_bits_keep_their_digits(text: str) -> None:
     assert read_object(f'{{"a":{text}}}'.encode()) == {"a": int(text)}
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("12345678901234567.89", Decimal("12345678901234567.89")),
+        ("0.1234567890123456789", Decimal("0.1234567890123456789")),
+        ("1.10", Decimal("1.10")),
+        ("1e2", Decimal("1E+2")),
+    ],
+)
+def test_fractions_keep_their_digits(text: str, value: Decimal) -> None:
+    found = read_object(f'{{"a":{text},"at":"09:00:00.5","b":1}}'.encode())
+    assert found == {"a": value, "at": "09:00:00.5", "b": 1}
+    assert json_text(found["a"]) == str(value)
+
+
+FIT = [
+    ("decimal(18,2)", "1.10", True),
+    ("decimal(18,2)", "1.101", False),
+    ("decimal(18,2)", '"12.5"', True),
+    ("decimal(3,2)", "10", False),
+    ("decimal(3,2)", "1e999999999", False),
+    ("decimal(3,2)", "0e999999999", True),
+    ("double", "0.1234567890123456789", True),
+    ("double", "9007199254740993", False),
+    ("double", "1e999", False),
+    ("int", "2147483648", False),
+    ("bigint", "9223372036854775807", True),
+    ("bigint", "1.5", False),
+    ("bigint", "true", False),
+    ("boolean", "true", True),
+    ("string", "1.10", True),
+    ("date", '"2026-02-29"', False),
+    ("date", '"2026-02-28"', True),
+    ("timestamp", '"2026-03-02T09:00:00+05:30"', True),
+    ("timestamp", '"2026-03-02T09:00:00"', False),
+    ("timestamp_ntz", '"2026-03-02T09:00:00"', True),
+    ("timestamp_ntz", '"2026-03-02T09:00:00Z"', False),
+]
+
+
+@pytest.mark.parametrize(("kind", "text", "fits"), FIT)
+def test_a_value_goes_into_the_column_that_the_config_says_or_its_row_does_not_count(
+    kind: str, text: str, *, fits: bool
+) -> None:
+    value = read_object(f'{{"x": {text}, "y": 1}}'.encode())
+    declared = {"x": column_type(kind)}
+    assert value is not None
+    assert misfits(value, declared, {}) == ("" if fits else "x")
+    if fits:
+        table_of([value], pa.schema(list(declared.items())), "file")
+
+
+@pytest.mark.parametrize(
+    ("text", "known", "fits"),
+    [
+        ("1.5", None, True),
+        ("0.1234567890123456789", None, False),
+        ('[{"a": 1e30}]', None, False),
+        ("9223372036854775807", None, True),
+        ("9007199254740993", pa.float64(), False),
+        ("0.1234567890123456789", pa.float64(), True),
+        ("0.1234567890123456789", pa.string(), True),
+        ("1.125", pa.decimal128(10, 2), False),
+        ("[1.125]", pa.list_(pa.decimal128(10, 2)), False),
+        ('{"a": 9007199254740993}', pa.struct([("a", pa.float64())]), False),
+        ('"text"', pa.float64(), True),
+    ],
+)
+def test_a_number_without_room_in_the_table_does_not_count_and_what_has_another_type_is_left_to_the_run(
+    text: str, known: Any, *, fits: bool
+) -> None:
+    value = read_object(f'{{"x": {text}}}'.encode())
+    assert value is not None
+    assert (misfits(value, {}, {} if known is None else {"x": known}) == "") is fits
+
+
 def same(value: Any, found: Any) -> bool:
     """Return whether a column's value says the same; what is null says nothing."""
     if isinstance(found, str) and not isinstance(value, str):
-        return bool(json.loads(found) == value)
+        return bool(json.loads(found, parse_float=Decimal) == value)
     if isinstance(value, list) and isinstance(found, list):
         return len(value) == len(found) and all(map(same, value, found))
     if isinstance(value, dict) and isinstance(found, dict):
@@ -77,16 +156,19 @@ def same(value: Any, found: Any) -> bool:
     ("run", "table", "becomes"),
     [
         (pa.int64(), pa.float64(), pa.float64()),
+        (pa.int64(), pa.decimal128(10, 2), pa.decimal128(10, 2)),
+        (FRACTION, pa.float64(), pa.float64()),
+        (FRACTION, pa.decimal128(10, 2), pa.decimal128(10, 2)),
         (pa.int64(), pa.string(), pa.string()),
-        (pa.float64(), pa.int64(), pa.float64()),
+        (FRACTION, pa.int64(), FRACTION),
         (pa.string(), pa.int64(), pa.string()),
         (pa.list_(pa.int64()), pa.list_(pa.string()), pa.list_(pa.string())),
-        (pa.struct([("a", pa.int64())]), pa.struct([("a", pa.float64()), ("b", pa.string())]), None),
-        (pa.struct([("c", pa.int64())]), pa.struct([("a", pa.float64())]), pa.struct([("c", pa.int64())])),
+        (pa.struct([("a", pa.int64())]), pa.struct([("a", FRACTION), ("b", pa.string())]), None),
+        (pa.struct([("c", pa.int64())]), pa.struct([("a", FRACTION)]), pa.struct([("c", pa.int64())])),
         (
             pa.list_(pa.struct([("a", pa.int64()), ("c", pa.int64())])),
-            pa.list_(pa.struct([("a", pa.float64())])),
-            pa.list_(pa.field("element", pa.struct([("a", pa.float64()), ("c", pa.int64())]))),
+            pa.list_(pa.struct([("a", FRACTION)])),
+            pa.list_(pa.field("element", pa.struct([("a", FRACTION), ("c", pa.int64())]))),
         ),
     ],
 )
@@ -95,8 +177,3 @@ def test_a_run_takes_the_types_of_the_table_where_its_values_have_room(
 ) -> None:
     made = widened(pa.schema([("x", run), ("y", pa.int64())]), pa.schema([("x", table)]))
     assert made == pa.schema([("x", table if becomes is None else becomes), ("y", pa.int64())])
-
-
-def test_a_number_with_more_digits_than_a_fraction_keeps_is_refused() -> None:
-    with pytest.raises(StopError, match="file: column n: a value does not fit into double"):
-        table_of([{"n": 2**60 + 1}], pa.schema([("n", pa.float64())]), "file")
