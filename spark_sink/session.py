@@ -11,6 +11,7 @@ import logging
 import os
 import subprocess
 import sys
+import tempfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,6 +50,7 @@ _LAKE_SETTINGS = {
     },
 }
 
+DUPLICATE_KEYS = "spark.sql.variant.allowDuplicateKeys"
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -57,7 +59,10 @@ _SETTINGS = {
     # A sum that leaves its type ends the query. Without this, which others' settings may switch off, it wraps.
     "spark.sql.ansi.enabled": "true",
     # Of equal keys in a JSON object the last counts, as the worker and pydantic have it.
-    "spark.sql.variant.allowDuplicateKeys": "true",
+    DUPLICATE_KEYS: "true",
+    # Without it Spark makes one batch of a Python source with `availableNow`: after a crash that is the one
+    # from before, and none that closes windows follows.
+    "spark.sql.streaming.triggerAvailableNowWrapper.enabled": "true",
 }
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
@@ -132,33 +137,57 @@ def spark_session(  # noqa: PLR0913 - all but the first are named, and have a va
         BrokerError: There is no suitable Java, or the connector's jars cannot be fetched.
         StopError: Spark does not start.
     """
-    launch: dict[str, str] = {}
-    # Under spark-submit the JVM is there already: master, memory and packages were given to it.
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:
-        jars = connector_jars(say) if kafka else []
-        jars += [jar for lake in lakes for jar in _lake_jars(lake, say)]
-        launch = _launch(master, memory, jvm_flags, say, jars)
-    builder = SparkSession.builder.appName(name)
-    given = {key: value for lake in lakes for key, value in _LAKE_SETTINGS.get(lake, {}).items()}
-    for key, value in {**launch, **_SETTINGS, **given, **(settings or {})}.items():
-        builder = builder.config(key, value)
-    # PySpark prints each exception that it raises, as JSON; whoever catches it tells of it here.
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
-    mine = SparkSession.getActiveSession() is None
-    if mine:
-        say("starting Spark")
-    try:
-        session = builder.getOrCreate()
-    except (PySparkException, Py4JError) as error:
-        first = str(error).strip().splitlines() or [type(error).__name__]
-        raise StopError(f"Spark cannot start ({first[0]}); what its JVM said stands above") from error
-    if mine and runs_here(session) and not session.sparkContext.getConf().contains(_PARTITIONS):
-        session.conf.set(_PARTITIONS, str(min(os.cpu_count() or 1, _MOST_LOCAL_PARTITIONS)))
-    try:
-        yield session
-    finally:
+    with tempfile.TemporaryDirectory(prefix="seqmark-spark-", ignore_cleanup_errors=True) as folder:
+        launch: dict[str, str] = {}
+        # Under spark-submit the JVM is there already: master, memory and packages were given to it.
+        if "PYSPARK_GATEWAY_PORT" not in os.environ:
+            jars = connector_jars(say) if kafka else []
+            jars += [jar for lake in lakes for jar in _lake_jars(lake, say)]
+            launch = _launch(master, memory, jvm_flags, say, jars)
+        launch["spark.sql.warehouse.dir"] = f"{folder}/warehouse"
+        builder = SparkSession.builder.appName(name)
+        given = {key: value for lake in lakes for key, value in _LAKE_SETTINGS.get(lake, {}).items()}
+        for key, value in {**launch, **_SETTINGS, **given, **(settings or {})}.items():
+            builder = builder.config(key, value)
+        # PySpark prints each exception that it raises, as JSON; whoever catches it tells of it here.
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
+        mine = SparkSession.getActiveSession() is None
         if mine:
+            say("starting Spark")
+        try:
+            session = builder.getOrCreate()
+        except (PySparkException, Py4JError) as error:
+            first = str(error).strip().splitlines() or [type(error).__name__]
+            raise StopError(f"Spark cannot start ({first[0]}); what its JVM said stands above") from error
+        if not mine:
+            yield session
+            return
+        _keep_artifacts(session, folder)
+        if runs_here(session) and not session.sparkContext.getConf().contains(_PARTITIONS):
+            session.conf.set(_PARTITIONS, str(min(os.cpu_count() or 1, _MOST_LOCAL_PARTITIONS)))
+        try:
+            yield session
+        finally:
             session.stop()
+
+
+def _keep_artifacts(spark: SparkSession, folder: str) -> None:
+    """Let Spark keep what belongs to a session in ``folder``, and its JVM remove that if this process cannot.
+
+    Spark 4.0.0 makes ``artifacts`` in the working folder, where it means a folder for temporary files, and has
+    no setting for it. Where another Spark has no such field it keeps its own place.
+    """
+    jvm = spark._jvm  # noqa: SLF001 - py4j's door to the JVM
+    own = jvm.java.io.File(folder)
+    jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(own)
+    try:
+        manager = jvm.java.lang.Class.forName("org.apache.spark.sql.artifact.ArtifactManager$")
+        for name, value in (("artifactRootDirectory", own.toPath()), ("bitmap$0", True)):
+            field = manager.getDeclaredField(name)
+            field.setAccessible(True)
+            field.set(None, value)
+    except Py4JError:
+        return
 
 
 def runs_here(spark: SparkSession) -> bool:

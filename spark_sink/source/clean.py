@@ -10,6 +10,7 @@ from pyspark.sql import functions as sql
 from processor.errors import StopError
 from schemas.config import Kafka
 from schemas.event import EventModel, EventModelError
+from spark_sink.session import DUPLICATE_KEYS
 from spark_sink.source.format import NAME, SeqmarkSource
 from spark_sink.source.options import BOUND, RULES, TIME_FIELD, kafka_options
 from spark_sink.source.rules import rules_of, why_not, written
@@ -24,17 +25,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-AVAILABLE_NOW = ("spark.sql.streaming.triggerAvailableNowWrapper.enabled", "true")
-"""Setting without which Spark makes one batch of a Python source with ``availableNow``: after a crash that is
-the one from before, and none that closes windows follows."""
-_DUPLICATE_KEYS = "spark.sql.variant.allowDuplicateKeys"
 _METADATA = {"_partition": "partition", "_offset": "offset", "_timestamp": "timestamp", "_key": "key"}
 
 
 def register(spark: SparkSession) -> None:
     """Make ``format("seqmark")`` known to a session; to do it again changes nothing."""
     spark.dataSource.register(SeqmarkSource)
-    spark.conf.set(*AVAILABLE_NOW)
 
 
 def clean_topic(  # noqa: PLR0913 - all but the first three are named, and have a value
@@ -71,10 +67,16 @@ def clean_topic(  # noqa: PLR0913 - all but the first three are named, and have 
         return reader.options(**options).load()
     if max_offsets_per_trigger is not None:
         raise StopError(f"{BOUND} is not for {model.name}, whose times the kernels do not read: {why}")
+    strict = spark.conf.get(DUPLICATE_KEYS, "false") != "true"
     log.warning(
-        "%s: %s is read by Spark's own JSON reader, several times as slowly: %s", topic, model.name, why
+        "%s: %s is read by Spark's own JSON reader, several times as slowly: %s%s",
+        topic,
+        model.name,
+        why,
+        f". A value with equal keys in an object is no event, unless the session has {DUPLICATE_KEYS} = true"
+        if strict
+        else "",
     )
-    spark.conf.set(_DUPLICATE_KEYS, "true")
     return _by_rows(reader.options(**options).load(), model, unreadable, metadata=metadata)
 
 

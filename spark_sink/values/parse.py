@@ -51,8 +51,8 @@ _HALF = r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 def parse(records: DataFrame, model: EventModel) -> DataFrame:
     """Read the values of records.
 
-    Needs `spark.sql.variant.allowDuplicateKeys`, as `spark_sink.session` sets it: of equal keys the last
-    counts.
+    Of equal keys the last counts where `spark.sql.variant.allowDuplicateKeys` is set, as `spark_sink.session`
+    does; elsewhere such a value is ``not_json``.
 
     Args:
         records: With Kafka's columns: ``key``, ``value`` (binary), ``topic``, ``partition``, ``offset``,

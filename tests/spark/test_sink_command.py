@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
 import sys
 import urllib.request
 from datetime import timedelta
@@ -15,7 +16,7 @@ from click.testing import CliRunner
 
 from processor.commands.cli import main
 from tests.support.kafka.topics import add_partitions, create_topic, dice, free_port, read_topic, unique, until
-from tests.support.spark_sink.job import process, sink, tables, toml
+from tests.support.spark_sink.job import ROOT, process, sink, tables, toml
 from tests.support.spark_sink.sinks import START, click, numbers, send, written_aside
 
 if TYPE_CHECKING:
@@ -104,6 +105,29 @@ def test_one_whose_python_worker_does_not_start_in_time_begins_again(
     assert running.stderr.count("begins again, 2 of 4") == 1
     newest = {record.key: json.loads(record.value or b"") for record in read_topic(bootstrap, out)}
     assert sum(row["events"] for row in newest.values()) == 40
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_spark_leaves_nothing_in_the_working_folder_nor_for_temporary_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, temporary = tmp_path / "here", tmp_path / "temporary"
+    here.mkdir()
+    temporary.mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    program = """if True:
+        from spark_sink.session import spark_session
+        with spark_session("test", kafka=False) as spark:
+            spark.sql("CREATE TABLE clicks USING parquet AS SELECT 1 AS number")
+            assert spark.table("clicks").count() == 1
+        """
+
+    subprocess.run([sys.executable, "-c", program], cwd=here, check=True, timeout=240)
+
+    assert list(here.iterdir()) == []
+    assert list(temporary.glob("seqmark-*")) == []
 
 
 @pytest.mark.parametrize(

@@ -211,20 +211,27 @@ def _report(
         click.echo(text, nl=False)
     else:
         say(f"the config: {output}", "green")
-    say(f"next: seqmark check -c {file}, seqmark worker -c {file}, seqmark read -c {file} {names.sink}", "dim")
+    # A count that begins again is not in a sample of the newest records: all that is retained shows it.
+    simulate = f"seqmark simulate -c {file}, " if "sequence" in proposal.dedup else ""
+    then = f"{simulate}seqmark worker -c {file}, seqmark read -c {file} {names.sink}"
+    say(f"next: seqmark check -c {file}, {then}", "dim")
 
 
 def _table(proposal: Proposal, told: Console) -> None:
-    """Show what was looked at, the likeliest first."""
+    """Show what was looked at, the likeliest first, and by an arrow what was chosen."""
     titles = "candidate", "in records", "different", "copies", "other content", "rising"
     table = NumberTable(*titles)
     for column in table.columns[1:5]:
         column.justify = "right"
-    for each in proposal.candidates[:_SHOWN]:
+    chosen = [each for each in proposal.candidates if each.places[0] in proposal.chosen]
+    listed = proposal.candidates[:_SHOWN]
+    listed += [each for each in chosen if each not in listed]
+    for each in listed:
+        mark = "→ " if each in chosen else "  "
         share = f"{100 * each.present // each.records} %"
         numbers = (f"{number:,}" for number in (each.distinct, each.copies, each.clashes))
-        table.add_row(shown(str(each)), share, *numbers, shown(_rising(proposal, each) or "-"))
-    left = len(proposal.candidates) - _SHOWN
+        table.add_row(shown(f"{mark}{each}"), share, *numbers, shown(_rising(proposal, each) or "-"))
+    left = len(proposal.candidates) - len(listed)
     told.print(table)
     if left > 0:
         say(f"and {count(left, 'other place')}; --json lists them", "dim")
@@ -245,4 +252,5 @@ def _fields(proposal: Proposal, each: Candidate) -> dict[str, Any]:
         "copies": each.copies,
         "clashes": each.clashes,
         "rising": _rising(proposal, each),
+        "chosen": place in proposal.chosen,
     }

@@ -8,7 +8,6 @@ those in the JSON value come first, and those of which copies were seen: an id t
 from __future__ import annotations
 
 import re
-from collections import Counter
 from dataclasses import dataclass, field
 from itertools import islice, product
 from typing import TYPE_CHECKING, Any
@@ -21,13 +20,15 @@ from processor.inspection.proposal.candidates import (
     places_of,
 )
 from processor.inspection.proposal.member_names import (
+    names_change,
     names_event_id,
     names_id,
     names_sending,
     names_subject,
     names_time,
+    names_transaction,
 )
-from processor.inspection.proposal.observed import KEY, Kind, ObservedRecord, RecordPart
+from processor.inspection.proposal.observed import FEW, KEY, Kind, ObservedRecord, RecordPart, remarks
 from processor.inspection.proposal.rising import Rise, rise
 from processor.inspection.proposal.toml_text import toml_text
 from processor.ops.status_text import count, duration
@@ -36,8 +37,6 @@ from schemas.config.values import duration_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-FEW = 50
-"""Records below which a sample says little."""
 LONGEST_ID = 256
 """Characters; longer contents are text, not ids."""
 _SCOPES = 20
@@ -70,6 +69,7 @@ class Proposal:
         hints: What else could be set, as lines of TOML and remarks, each with its reason.
         notes: What people should know of the topic.
         candidates: All that was looked at, the best first.
+        chosen: The places that are judged by; none: the content is.
         rises: Of those that rise.
         other: The keys of another way that would do, in the other mode; None: there is none.
     """
@@ -80,6 +80,7 @@ class Proposal:
     notes: list[str]
     candidates: list[Candidate]
     rises: dict[RecordPart, Rise]
+    chosen: tuple[RecordPart, ...]
     other: dict[str, Any] | None = None
 
     @property
@@ -99,6 +100,8 @@ class _Sample:
     candidates: list[Candidate] = field(default_factory=list)
     rises: dict[RecordPart, Rise] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    changes: bool = False
+    """Whether they are changes that Debezium has read from a database."""
 
 
 def propose(records: Sequence[ObservedRecord]) -> Proposal | None:
@@ -110,14 +113,20 @@ def propose(records: Sequence[ObservedRecord]) -> Proposal | None:
     sample = _Sample(records)
     places = places_of(records)
     sample.candidates = [candidate(records, place) for place in places]
-    scopes = [each.places[0] for each in sample.candidates if _may_scope(each)][:_SCOPES]
+    scopes: list[RecordPart | None] = [each.places[0] for each in sample.candidates if _may_scope(each)]
+    scopes = [*scopes[:_SCOPES], KEY]
+    # A snapshot, a failover or a new slot of the database begins its numbers again, and changes of one
+    # transaction may share theirs.
+    sample.changes = any(names_change(place.name) for place in places)
+    if not sample.changes:
+        scopes.insert(0, None)
     for each in sample.candidates:
         if each.common and not names_sending(each.places[0].name):
-            found = rise(records, each.places[0], [*scopes, KEY])
+            found = rise(records, each.places[0], scopes)
             if found is not None:
                 sample.rises[each.places[0]] = found
     sample.candidates.sort(key=lambda each: -_score(sample, each))
-    sample.notes += _remarks(sample)
+    sample.notes += remarks(records)
     return _chosen(sample)
 
 
@@ -146,6 +155,8 @@ def _best_sequence(sample: _Sample, *, sure: bool) -> tuple[Candidate, Rise] | N
         place = each.places[0]
         rises = sample.rises.get(place)
         if rises is None or names_subject(place.name) or _is_time(sample, each):
+            continue
+        if names_transaction(place.name):
             continue
         counted = rises.contiguous and place.source == "header" and not names_id(place.name)
         if sure and not rises.named and not counted:
@@ -192,7 +203,7 @@ def _by_sequence(sample: _Sample, chosen: Candidate, rises: Rise) -> Proposal:
         second = {"mode": "insert-id", "id": _parts(other), "window": "1d"}
         table = ", ".join(f"{key} = {toml_text(value)}" for key, value in second.items())
         hints.append((table, "the other way: the id of each record, within a window of time"))
-    return Proposal(dedup, reasons, hints, sample.notes, sample.candidates, sample.rises, second)
+    return Proposal(dedup, reasons, hints, sample.notes, sample.candidates, sample.rises, chosen.places, second)
 
 
 # ------------------------------------------------------------------ ids
@@ -205,6 +216,7 @@ def _ids(sample: _Sample) -> Iterator[Candidate]:
     if single:
         return
     common = [each for each in sample.candidates if each.common and each.distinct > 1]
+    common = [each for each in common if not _is_transaction(sample, each)]
     ids = [each for each in common if names_id(each.places[0].name) or each.places[0] in sample.rises]
     ids += [each for each in common if each.kinds.keys() == {Kind.INTEGER} and each not in ids]
     whose = [each for each in common if names_subject(each.places[0].name) or each.places[0] == KEY]
@@ -223,6 +235,8 @@ def _score(sample: _Sample, each: Candidate) -> int:
         return 0
     if names_sending(place.name) or _is_time(sample, each):
         return 0
+    if _is_transaction(sample, each):
+        return 0
     if place == KEY:
         worth = _KEYED
     elif names_event_id(place.name):
@@ -236,6 +250,11 @@ def _score(sample: _Sample, each: Candidate) -> int:
     else:
         return 0
     return worth + _COPIED * (each.copies > 0) + _BY_SOURCE[place.source] - place.name.count("/")
+
+
+def _is_transaction(sample: _Sample, each: Candidate) -> bool:
+    """Whether it is the transaction of a database, which several changes share."""
+    return sample.changes and names_transaction(each.places[0].name)
 
 
 def _is_time(sample: _Sample, each: Candidate) -> bool:
@@ -324,44 +343,10 @@ def _with_window(
     if chosen.crossing:
         dedup["route"] = "by-id"
         reasons["route"] = f"{_copies(chosen.crossing)} came in another partition than the first"
-    return Proposal(dedup, reasons, hints, sample.notes, sample.candidates, sample.rises)
+    return Proposal(dedup, reasons, hints, sample.notes, sample.candidates, sample.rises, chosen.places)
 
 
 # ------------------------------------------------------------------ texts
-
-
-def _remarks(sample: _Sample) -> list[str]:
-    """Return what is wrong with some of the records, whatever they are judged by."""
-    records = sample.records
-    notes = []
-    if len(records) < FEW:
-        notes.append(f"only {count(len(records), 'record')} there: look over what is proposed")
-    valued = [record for record in records if not record.is_null]
-    unread = sum(not record.is_json for record in valued)
-    if unread:
-        which = (
-            "no value is JSON"
-            if unread == len(valued)
-            else f"{count(unread, 'value')} of {len(valued):,} {'is' if unread == 1 else 'are'} no JSON"
-        )
-        registry = all(isinstance(each.content, bytes) and each.content[:1] == b"\0" for each in valued)
-        like = " (Avro or Protobuf of a schema registry, by their first byte)" if registry else ""
-        notes.append(f"{which}{like}: only headers, keys and whole values can tell such records apart")
-    if len(valued) < len(records):
-        notes.append(f"{count(len(records) - len(valued), 'record')} without a value (tombstones)")
-    return notes + _left_out(records)
-
-
-def _left_out(records: Sequence[ObservedRecord]) -> list[str]:
-    """Say how many places were not looked at for their names."""
-    sources = Counter(place.source for place in frozenset().union(*(each.unnamed for each in records)))
-    words = (("header", "header"), ("value", "JSON member"))
-    return [
-        f"{count(sources[source], word)} {'was' if sources[source] == 1 else 'were'} not looked at: "
-        f"{'its name is' if sources[source] == 1 else 'their names are'} not printable"
-        for source, word in words
-        if sources[source]
-    ]
 
 
 def _share(chosen: Candidate) -> str:

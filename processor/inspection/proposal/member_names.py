@@ -20,7 +20,10 @@ _WHOSE = re.compile(
     r"|category|parent|correlation|causation|trace|span|thread|group|zip|postal|country|currency|status|error"
     r"|schema|type|anonymous)_?(id|uuid|guid|key|ref|no|number|code)?$"
 )
-_TIME = re.compile(r"(^|[_/])(at|ts|time|timestamp|date|datetime|[a-z]+_(at|on|time|date|ts|ms))$")
+_TIME = re.compile(r"(^|[_/])(at|ts(_[a-z]+)?|time|timestamp|date|datetime|[a-z]+_(at|on|time|date|ts|ms))$")
+_TRANSACTION = re.compile(r"(^|[_/])((tx|txn|transaction)[_/]?id|xid)$")
+_CHANGE = re.compile(r"(/payload)?/source/.+|/?__(op|source[._].+)")
+"""Of Debezium: its envelope, and what its transform for flat records adds as members or headers."""
 _SEQUENCE = re.compile(
     r"(^|[_/])(seq(uence)?(_?(no|nr|num|number|id))?|offset|position|pos|lsn|scn|counter|ordinal|index)$"
 )
@@ -55,6 +58,16 @@ def names_id(name: str) -> bool:
 def names_time(name: str) -> bool:
     """Whether it is called as a time."""
     return _TIME.search(snake(name)) is not None
+
+
+def names_transaction(name: str) -> bool:
+    """Whether it is called as a transaction, whose events share it."""
+    return _TRANSACTION.search(snake(name)) is not None
+
+
+def names_change(name: str) -> bool:
+    """Whether it is called as what Debezium says of a change that it has read from a database."""
+    return _CHANGE.fullmatch(name) is not None
 
 
 def names_sequence(name: str) -> bool:

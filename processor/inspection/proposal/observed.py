@@ -7,6 +7,7 @@ its `Kind`. Two records have the same content if their values have the same leav
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -14,12 +15,15 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from processor.inspection.proposal.member_names import names_sending
+from processor.ops.status_text import count
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
     from processor.inspection.topic_records import TopicRecord
 
+FEW = 50
+"""Records below which a sample says little."""
 MOST_DEPTH = 6
 """Of objects within objects: an id does not lie deeper."""
 MOST_NESTED = 128
@@ -66,7 +70,7 @@ class ObservedRecord:
         partition: Its number.
         timestamp_ms: Its own; below 0: none.
         clock_ms: The highest timestamp of its partition so far, as ids expire by.
-        leaves: By place; members of arrays are content only.
+        leaves: By place; members of arrays, and nulls, are content only.
         content: Equal in records with the same value.
         is_json: Whether its value is JSON.
         is_null: Whether it has no value.
@@ -110,7 +114,11 @@ def _observed(record: TopicRecord, clocks: dict[int, int]) -> ObservedRecord:
             unnamed.add(place)
     value = _parsed(record.value)
     members = [] if value is None else list(islice(_members(value, "", 0), MOST_LEAVES + 1))
-    leaves |= {RecordPart("value", member.pointer): member.leaf for member in members if member.named}
+    leaves |= {
+        RecordPart("value", member.pointer): member.leaf
+        for member in members
+        if member.named and member.leaf != _NULL  # to a worker it is missing
+    }
     unnamed |= {RecordPart("value", member.pointer) for member in members if member.unprintable}
     content_: Hashable = record.value
     if value is not None and len(members) <= MOST_LEAVES:
@@ -148,6 +156,9 @@ def _members(
         yield _Member(pointer, leaf, named=named, unprintable=unprintable)
 
 
+_NULL = Leaf(Kind.OTHER, "null")
+
+
 def _leaf(value: Any) -> Leaf:
     return Leaf(Kind.STRING, value) if isinstance(value, str) else Leaf(Kind.OTHER, json.dumps(value))
 
@@ -171,3 +182,36 @@ _DECODER = json.JSONDecoder(
     parse_float=lambda text: Leaf(Kind.NUMBER, text),
     parse_constant=_no_constant,
 )
+
+
+def remarks(records: Sequence[ObservedRecord]) -> list[str]:
+    """Return what is wrong with some of the records, whatever they are judged by."""
+    notes = []
+    if len(records) < FEW:
+        notes.append(f"only {count(len(records), 'record')} there: look over what is proposed")
+    valued = [record for record in records if not record.is_null]
+    unread = sum(not record.is_json for record in valued)
+    if unread:
+        which = (
+            "no value is JSON"
+            if unread == len(valued)
+            else f"{count(unread, 'value')} of {len(valued):,} {'is' if unread == 1 else 'are'} no JSON"
+        )
+        registry = all(isinstance(each.content, bytes) and each.content[:1] == b"\0" for each in valued)
+        like = " (Avro or Protobuf of a schema registry, by their first byte)" if registry else ""
+        notes.append(f"{which}{like}: only headers, keys and whole values can tell such records apart")
+    if len(valued) < len(records):
+        notes.append(f"{count(len(records) - len(valued), 'record')} without a value (tombstones)")
+    return notes + _left_out(records)
+
+
+def _left_out(records: Sequence[ObservedRecord]) -> list[str]:
+    """Say how many places were not looked at for their names."""
+    sources = Counter(place.source for place in frozenset().union(*(each.unnamed for each in records)))
+    words = (("header", "header"), ("value", "JSON member"))
+    return [
+        f"{count(sources[source], word)} {'was' if sources[source] == 1 else 'were'} not looked at: "
+        f"{'its name is' if sources[source] == 1 else 'their names are'} not printable"
+        for source, word in words
+        if sources[source]
+    ]

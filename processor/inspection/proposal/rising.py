@@ -80,13 +80,15 @@ class Rise(NamedTuple):
         return min(1 << (4 * self.reach - 1).bit_length(), _MOST_WINDOW) if self.reach else 0
 
 
-def rise(records: Sequence[ObservedRecord], place: RecordPart, scopes: Sequence[RecordPart]) -> Rise | None:
+def rise(
+    records: Sequence[ObservedRecord], place: RecordPart, scopes: Sequence[RecordPart | None]
+) -> Rise | None:
     """Return how the numbers at a place rise in the first scope in which they do; None: in none.
 
     Args:
         records: The sample; those of a partition in the order of their offsets.
         place: Where the numbers stand.
-        scopes: Headers and the key, as groups within a partition.
+        scopes: Headers and the key, as groups within a partition; None: the partition itself.
     """
     format_ = _format(records, place)
     if format_ is None:
@@ -97,7 +99,7 @@ def rise(records: Sequence[ObservedRecord], place: RecordPart, scopes: Sequence[
         return None
     named = names_sequence(place.name)
     late: Rise | None = None
-    for scope in (None, *(each for each in scopes if each != place)):
+    for scope in (each for each in scopes if each != place):
         found = _rise(records, numbers, scope, format_, named=named)
         if found is not None and not found.late:
             return found

@@ -120,6 +120,25 @@ def test_a_model_that_no_kernel_checks_gives_the_same_rows_by_spark(
     assert by_kernels == by_spark
 
 
+def test_a_session_keeps_its_options(spark: SparkSession, broker: Broker, topic: str) -> None:
+    class Closed(ClickEvent, extra="forbid"):
+        """Nothing but these fields: read by Spark."""
+
+    mine = spark.newSession()
+    mine.conf.set("spark.sql.variant.allowDuplicateKeys", "false")
+    mine.conf.set("spark.sql.streaming.triggerAvailableNowWrapper.enabled", "false")
+    mine.range(1).collect()  # Delta sets some at the first
+    before = dict(mine.conf.getAll)
+
+    rows = [
+        clean_topic(mine, broker.bootstrap_servers, topic, model, stream=False, unreadable="skip")
+        for model in (ClickEvent, Closed)
+    ]
+
+    assert keys(rows[0]) == keys(rows[1]) == list(range(10))
+    assert dict(mine.conf.getAll) == before
+
+
 def test_records_come_as_they_are_without_a_model(spark: SparkSession, broker: Broker, topic: str) -> None:
     rows = clean_topic(spark, broker.bootstrap_servers, topic, stream=False).collect()
 

@@ -84,6 +84,8 @@ def test_a_stranger_comes_from_a_topic_to_a_proof(scene: Scene) -> None:
         assert (said in scene.told.stdout, said in scene.told.stderr) == (True, False)
     for said in ("no JSON", "next: seqmark check"):
         assert (said in scene.told.stdout, said in scene.told.stderr) == (False, True)
+    assert "→ /event_id" in scene.told.stdout
+    assert "simulate" not in scene.told.stderr
 
     checked = scene.seqmark("check")
     assert (checked.exit_code, "the config and its topics are right" in checked.stderr) == (0, True), (
@@ -178,6 +180,7 @@ def test_topics_that_exist_already_are_noted(broker: Broker) -> None:
 
     assert told.exit_code == 0
     assert f"the topic {topic}-clean exists already" in told.stderr
+    assert "seqmark check -c FILE, seqmark simulate -c FILE, seqmark worker" in re.sub(r"\s+", " ", told.stderr)
 
 
 def test_what_cannot_be_looked_at_is_said_clearly(broker: Broker) -> None:

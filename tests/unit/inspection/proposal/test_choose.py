@@ -188,6 +188,51 @@ def test_a_kind_of_topic_is_recognised(
     assert found.dedup == dedup, found.reasons
 
 
+def test_null_is_no_id_and_asks_for_no_second_part() -> None:
+    records = topic(event_ids)
+    nulled = [
+        each._replace(value=json.dumps(json.loads(each.value or b"") | {"event_id": None}).encode())
+        if at in {70, 270}
+        else each
+        for at, each in enumerate(records)
+    ]
+
+    found = proposed(nulled)
+
+    assert found.dedup == by_value("/event_id")
+    assert "2 without it would be quarantined" in found.reasons["mode"]
+    assert [str(place) for place in found.chosen] == ["/event_id"]
+
+
+def change(_: Stream, number: int, __: int) -> dict[str, Any]:
+    """Debezium's envelope, of a connector for PostgreSQL."""
+    source = {"connector": "postgresql", "ts_ms": number, "txId": 700 + number, "lsn": 9000 + 7 * number}
+    transaction = {"id": str(700 + number), "total_order": 1}
+    value = {"after": {"state": number % 5}, "source": source, "op": "u", "transaction": transaction}
+    return {VALUE: {"before": None} | value}
+
+
+def wrapped_change(stream: Stream, number: int, partition: int) -> dict[str, Any]:
+    return {VALUE: {"schema": {}, "payload": change(stream, number, partition)[VALUE]}}
+
+
+def flat_change(_: Stream, number: int, __: int) -> dict[str, Any]:
+    return {"headers": [(b"__op", b"u")], VALUE: {"state": number % 5, "__lsn": 9000 + 7 * number}}
+
+
+def transactions_and_times(_: Stream, number: int, __: int) -> dict[str, Any]:
+    return {VALUE: {"ts_us": number, "xid": number, "heat": number % 90}}
+
+
+@pytest.mark.parametrize("make", [change, wrapped_change, flat_change, transactions_and_times])
+def test_numbers_of_a_database_are_no_sequence_of_a_partition(
+    make: Callable[[Stream, int, int], dict[str, Any]],
+) -> None:
+    found = proposed(topic(make))
+
+    assert found.dedup["id"] == [{"from": "content"}], found.reasons
+
+
 def test_without_copies_the_window_is_a_guess_and_says_so() -> None:
     found = proposed(topic(event_ids, again=0))
 

@@ -37,6 +37,19 @@ def test_names_that_are_markup_are_shown_as_they_are(capsys: pytest.CaptureFixtu
     assert "/[red]event_id" in shown
 
 
+def test_the_table_has_an_arrow_before_what_was_chosen_however_many_others_there_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    others = {f"{letter}_id": letter for letter in "abcdefghijklmnop"}
+    made = [record(0, START_MS + at, {**others, "seq": 500 + at}) for at in range(60)]
+
+    _table(proposed(made), people())
+
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split()[2] for line in lines if "→" in line] == ["/seq"]
+    assert "and 4 other places" in lines[-1]
+
+
 @pytest.mark.parametrize("digits", [20, 5_000])
 def test_numbers_of_too_many_digits_are_no_sequence(digits: int) -> None:
     number = b"9" * digits
