@@ -91,6 +91,11 @@ class Metrics:
         self.records_expired = counter(
             "seqmark_records_expired", "Offsets that retention removed before they were read.", "pipeline"
         )
+        self.throttled = counter(
+            "seqmark_throttled_seconds",
+            "Seconds for which brokers muted connections because of a quota, by what had been asked.",
+            "request",
+        )
         self.lag = per_partition(
             "seqmark_lag_records",
             "Offsets between the committed position and the last stable offset last seen.",
@@ -157,9 +162,8 @@ class Metrics:
         """What the escape gauge says; its series are named there."""
         registry.register(self.escapes)
         self.ready = gauge("seqmark_ready", "1 while everything assigned is restored.")
-        self.build = Info("seqmark_build", "The version of Seqmark.", registry=registry)
         self.version = _version()
-        self.build.info({"version": self.version})
+        Info("seqmark_build", "The version of Seqmark.", registry=registry).info({"version": self.version})
 
     def expect(
         self, pipeline: str, codes: Iterable[str], *, collisions: bool = False, observes: bool = False

@@ -14,6 +14,7 @@ is committed.
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
@@ -58,6 +59,7 @@ class PieceOutcome:
         part: What a verdict record says of it; None: nobody writes one.
         stop: Why the slot cannot go on behind that; None: it can.
         again: Whether the rest of the chunk has to be taken once more, after a commit.
+        size_bytes: Of its records, inflated.
     """
 
     sink: dict[int, list[EncodedBatch]]
@@ -70,6 +72,7 @@ class PieceOutcome:
     part: VerdictPart | None = None
     stop: StopError | None = None
     again: bool = False
+    size_bytes: int = 0
 
 
 class PieceWork:
@@ -88,7 +91,14 @@ class PieceWork:
         return self._topics.quarantine is not None and bool(oversized(piece.columns, limit).size)
 
     def outcome(
-        self, number: int, judge: Judge, piece: Piece, stops_before: dict[int, int], *, committed: bool
+        self,
+        number: int,
+        judge: Judge,
+        piece: Piece,
+        stops_before: dict[int, int],
+        *,
+        committed: bool,
+        most_bytes: float = math.inf,
     ) -> PieceOutcome:
         """Decide over the newest piece of a decoder and encode what passes; stages the state of its judge.
 
@@ -99,13 +109,19 @@ class PieceWork:
             stops_before: By partition, an offset before which all is to be committed: noted by one try of the
                 slot, and heeded by the next.
             committed: Whether the slot has taken nothing since its last commit.
+            most_bytes: Of the records, inflated, but one at least; the rest of the chunk comes after a commit.
 
         Raises:
             StopError: The slot has to stop before these records, and has committed all before them.
             RebuildError: The local state is not whole; or the slot has to stop, and the next try knows where.
         """
+        part, size = piece, _bytes_of(piece)
+        if size > most_bytes:
+            ends = piece.columns.end - piece.columns.body[0]
+            cut = max(1, int(np.searchsorted(ends, most_bytes, side="right")))
+            part = before(piece, cut) if cut < len(ends) else piece
         try:
-            return self._outcome(number, judge, piece, stops_before.get(number, -1), committed=committed)
+            made = self._outcome(number, judge, part, stops_before.get(number, -1), committed=committed)
         except StopBeforeError as error:
             if committed and error.offset == int(piece.columns.offset[0]):
                 raise
@@ -113,6 +129,9 @@ class PieceWork:
             where = f"offset {error.offset} of partition {number}"
             message = f"to commit what comes before {where}, for there it has to stop"
             raise RebuildError("stopping", message) from error
+        made.again |= part is not piece and made.stop is None
+        made.size_bytes = _bytes_of(part)
+        return made
 
     def _outcome(
         self, number: int, judge: Judge, piece: Piece, stop_before: int, *, committed: bool
@@ -326,6 +345,11 @@ class PieceWork:
                 f"needs max.message.bytes of at least {error.size_bytes} (it has {limit}). "
                 "Everything before it is committed.",
             ) from error
+
+
+def _bytes_of(piece: Piece) -> int:
+    columns = piece.columns
+    return int(columns.end[-1] - columns.body[0]) if len(columns) else 0
 
 
 def before(piece: Piece, row: int) -> Piece:

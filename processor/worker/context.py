@@ -34,7 +34,7 @@ class Context:
 
     Attributes:
         settings: Checked already.
-        options: Keyword arguments of an aiokafka client.
+        options: For `processor.kafka.client.Client.open`.
         fail: Called with what ends the worker.
         progressed: Called when a slot got further: a commit, an empty fetch, ready.
         drain: Whether the worker ends once it is drained.

@@ -17,6 +17,7 @@ from processor.engine.verdict import Fault
 from processor.kafka.client import Client, TopicPartition, check_aiokafka
 from processor.kafka.group.membership import Membership
 from processor.kafka.options import client_options
+from processor.kafka.protocol.throttling import Throttling
 from processor.ops.memory_limit import watch
 from processor.ops.metrics import OBSERVING
 from processor.pipeline.hops import hops
@@ -106,6 +107,7 @@ class Worker:
         watching = watch(worker.memory_limit, self._metrics, self.end, self._waiting_bytes)
         self._tasks.append(asyncio.create_task(watching, name="memory"))
         options: dict[str, Any] = client_options(self._settings.kafka)
+        options["throttling"] = Throttling(self._metrics.throttled)
         client = await Client.open(options, f"{worker.application_id}-group", list(self._pipelines))
         for pipeline in self._pipelines.values():
             codes = [fault.code for fault in Fault if fault]

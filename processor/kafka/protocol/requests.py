@@ -11,6 +11,7 @@ All are of flexible versions (KIP-482): every structure ends with tags, of which
     ListOffsets v7         3.0  where the newest timestamp of a partition is (KIP-734)
     ListOffsets v8         3.6  from which offset on a partition is on the leader's own disk (KIP-405)
     DescribeGroups v5      2.4  members of a group, by their instance ids too
+    DescribeClientQuotas   2.8  quotas of users and client ids (KIP-546); needs DESCRIBE_CONFIGS on the cluster
     DescribeLogDirs v2     2.6  bytes of partitions on a broker; needs DESCRIBE on the cluster
 
 The number is the first broker that knows the request. Metadata is asked for with
@@ -21,6 +22,7 @@ because a worker asks where it is.
 from __future__ import annotations
 
 import re
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from aiokafka.protocol import types
@@ -81,6 +83,7 @@ _TYPES = {
     "int32s": types.CompactArray(types.Int32),
     "int64": types.Int64,
     "int64s": types.CompactArray(types.Int64),
+    "float64": types.Float64,
     "uuid": Uuid,
     "text": types.CompactString("utf-8"),
     "texts": types.CompactArray(types.CompactString("utf-8")),
@@ -321,6 +324,28 @@ class DescribeLogDirsRequest(FlexibleRequest):
 
     def __init__(self, topics: Sequence[tuple[str, Sequence[int]]]) -> None:
         super().__init__([(topic, list(numbers), NO_TAGS) for topic, numbers in topics])
+
+
+class QuotaMatch(IntEnum):
+    """Which quotas are asked for, of those for an entity of a type."""
+
+    NAME = 0
+    DEFAULT = 1
+    ANY = 2
+
+
+class DescribeClientQuotasRequest(FlexibleRequest):
+    """Asks which quotas are set for a type of entity, ``strict``: and for no other beside it."""
+
+    API_KEY, VERSION = 48, 1
+    ASKS = "components[entity_type:text match_type:int8 name:text] strict:bool"
+    ANSWER = """
+        throttle_time_ms:int32 error_code:int16 error_message:text
+        entries[entity[entity_type:text name:text] values[key:text value:float64]]
+    """
+
+    def __init__(self, entity_type: str, match: QuotaMatch, name: str | None, *, strict: bool) -> None:
+        super().__init__([(entity_type, int(match), name, NO_TAGS)], strict)
 
 
 class DescribeProducersRequest(FlexibleRequest):

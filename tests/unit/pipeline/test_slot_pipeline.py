@@ -14,6 +14,7 @@ import pytest
 from processor.engine.extract.sequence import HeaderSequence, SequenceFormat
 from processor.errors import RebuildError, StopError
 from processor.judges.watermark import PartitionWatermark
+from processor.kafka.transactions.pace import LEAST_BYTES
 from processor.ops.metrics import Metrics
 from processor.pipeline import slot_pipeline as pipelines
 from processor.pipeline.hop_kinds import HopKind
@@ -53,6 +54,7 @@ class RecordingOutput:
     def __init__(self, said: list[str]) -> None:
         self.said = said
         self.fail_at: str | None = None
+        self.while_flushing: Callable[[], None] = lambda: None
         self.sent: list[tuple[str, int, list[EncodedBatch]]] = []
         self._next: dict[tuple[str, int], int] = {}
 
@@ -75,6 +77,7 @@ class RecordingOutput:
 
     async def flush(self) -> None:
         self._say("flush")
+        self.while_flushing()
 
     def next_offset(self, topic: str, partition: int) -> int:
         return self._next[topic, partition]
@@ -370,6 +373,39 @@ def test_where_a_step_fails_nothing_is_written_locally_and_a_new_start_judges_th
     again.add(0, slot.stores[0])
     again.take(came(1, 2, 2))
     assert offsets(again.output.records(SINK)) == offsets(slot.output.records(SINK)) == [0, 1]
+
+
+# ---------------------------------------------------------------- what brokers take
+
+
+def test_where_brokers_take_little_a_transaction_has_a_part_of_a_batch_and_all_of_it_passes_in_order() -> None:
+    slot = Slot()
+    slot.pipeline.pace.most_bytes = LEAST_BYTES
+    some = [record(offset, offset, bytes(500)) for offset in range(50)]
+    large = record(50, 50, bytes(2 * LEAST_BYTES))
+    slot.take(chunk(by_hand([*some, large, record(51, 51)])))
+    slot.commit()
+    assert offsets(slot.output.records(SINK)) == list(range(52))
+    commits = [int(each.split()[-1][:-1]) for each in slot.said if each.startswith("offsets")]
+    # Seven records make 4 kB, and each went without a wait, so the next may have more.
+    assert commits[:2] == [7, 17]
+    assert len(commits) < 10
+    assert commits[-1] == 52
+
+
+def test_a_commit_that_takes_long_makes_the_next_one_smaller() -> None:
+    seconds = 0.0
+    slot = Slot(clock=lambda: seconds)
+
+    def passes() -> None:
+        nonlocal seconds
+        seconds += 20
+
+    slot.output.while_flushing = passes
+    before = slot.pipeline.pace.most_bytes
+    slot.take(came(1, 2))
+    slot.commit()
+    assert slot.pipeline.pace.most_bytes < before
 
 
 # ---------------------------------------------------------------- receipts and the origin
