@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -26,11 +26,12 @@ from processor.engine.quarantine import QuarantineText
 from processor.engine.verdict import RECEIPTED, Fault, Verdict
 from processor.errors import RebuildError, StopBeforeError, StopError
 from processor.pipeline.collisions import CollisionWork
+from processor.pipeline.complaints import Complaints
 from processor.pipeline.passage import Passage
 from processor.pipeline.verdicts import VerdictPart
 from processor.wire.decode import Piece
 from processor.wire.encode import TooLargeError, equal_runs
-from processor.wire.quarantine import codec_of, oversized, quarantine_batches, surely_fits
+from processor.wire.quarantine import codec_of, detailed, oversized, quarantine_batches, surely_fits
 from processor.wire.receipts import ANYWHERE, ReceiptEncoder
 from processor.wire.repartition import places
 
@@ -60,6 +61,7 @@ class PieceOutcome:
         stop: Why the slot cannot go on behind that; None: it can.
         again: Whether the rest of the chunk has to be taken once more, after a commit.
         size_bytes: Of its records, inflated.
+        fault: uint8[n], `Fault` codes of all records.
     """
 
     sink: dict[int, list[EncodedBatch]]
@@ -73,6 +75,7 @@ class PieceOutcome:
     stop: StopError | None = None
     again: bool = False
     size_bytes: int = 0
+    fault: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
 
 
 class PieceWork:
@@ -83,6 +86,7 @@ class PieceWork:
         self._topics = kind.topics
         self._encoder = encoder
         observes = kind.hop.pipeline.observe
+        self._complaints = Complaints(kind.hop.pipeline)
         self._receipts = ReceiptEncoder(kind.hop.name, kind.named_source, observed=observes)
 
     def is_long(self, piece: Piece) -> bool:
@@ -181,6 +185,7 @@ class PieceWork:
             part,
             stop,
             again=cut is not None and stop is None,
+            fault=evidence.fault,
         )
 
     def _where(self, number: int, piece: Piece, row: int, source_ref: NDArray[np.int64] | None) -> str:
@@ -262,11 +267,14 @@ class PieceWork:
         passage: Passage,
         source_ref: NDArray[np.int64] | None,
     ) -> list[EncodedBatch]:
-        limit, details = self._topics.quarantine_limit_bytes, {code: self._kind.detail(code) for code in Fault}
+        limit = self._topics.quarantine_limit_bytes
+        any_of = {code: (self._kind.detail(code), self._complaints.of_any(code)) for code in Fault}
+        details = {code: ": ".join(filter(None, said)) for code, said in any_of.items()}
 
         def written(number: int, piece: Piece, rows: NDArray[np.int64]) -> list[EncodedBatch]:
             text = QuarantineText.of(details, f"{self._kind.named_source}:{number}:".encode())
-            return quarantine_batches(piece, rows, fault, text, limit, passage.observed)
+            said = self._complaints.of_some(piece.columns, rows, fault)
+            return quarantine_batches(piece, rows, *detailed(text, fault, said), limit, passage.observed)
 
         if source_ref is None:
             return written(number, piece, rows)

@@ -33,7 +33,7 @@ from processor.engine.batch.columns import BASE_OFFSET, CRC
 from processor.errors import RebuildError, StopError
 from processor.kafka.transactions.pace import Pace
 from processor.ops.fault_points import CommitStep, reached
-from processor.pipeline.first_records import explained
+from processor.pipeline.failures import explained
 from processor.pipeline.marks import MarkWriter, ends_now
 from processor.pipeline.piece import PieceWork
 from processor.pipeline.turns import ChunkSteps, Mark, Turns
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.ops.metrics import Metrics
-    from processor.pipeline.first_records import FirstRecords
+    from processor.pipeline.failures import Failures
     from processor.pipeline.hop_kinds import HopKind
     from processor.pipeline.piece import PieceOutcome
     from processor.pipeline.ports import OpenPartition, TransactionOutput
@@ -75,12 +75,12 @@ class SlotPipeline:
         turns: One for all that share a decoder and an encoder; None: nobody does.
 
     Attributes:
-        first: Told of each piece until it has seen enough; None: nobody wants to know.
+        failures: Told of each piece; None: nobody wants to know.
         stops_before: As `PieceWork.outcome` has it.
         pace: Of its transactions.
     """
 
-    first: FirstRecords | None = None
+    failures: Failures | None = None
 
     def __init__(
         self,
@@ -186,8 +186,8 @@ class SlotPipeline:
         )
         if made.stop is not None:
             made.stop = explained(self._kind, partition.judge, piece, made)
-        if self.first is not None and not self.first.saw(self._kind, partition, piece, made):
-            self.first = None
+        if self.failures is not None:
+            self.failures.saw(self._kind, partition, piece, made)
         partition.counts += made.verdicts
         partition.faults += made.faults
         if partition.verdicts is not None and made.part is not None:

@@ -127,7 +127,7 @@ class OpenSlot:
             context.metrics,
             turns=context.turns,
         )
-        pipeline.first = context.first_records(self.kind.hop)
+        pipeline.failures = context.failures_of(self.kind.hop)
         pipeline.stops_before = stops_before
         pipeline.pace = pace
         opener = PartitionOpener(context, self._id, self.kind, self.client, self._fenced)

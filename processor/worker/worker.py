@@ -42,7 +42,7 @@ IDLE_LOOK_S = 1.0
 IDLE_S = 5.0
 """A rebalance in good order takes less; a fresh broker makes its offsets topic in less, too."""
 IDLE_AGAIN_S = 60.0
-FIRST_LOOK_S = 1.0
+FAILURES_LOOK_S = 1.0
 
 
 def _unseen(topics: list[str]) -> str:
@@ -143,7 +143,7 @@ class Worker:
         self._tasks += [
             asyncio.create_task(self._watch_group(self._membership), name="group"),
             asyncio.create_task(self._say_why_idle(self._membership), name="idle"),
-            asyncio.create_task(self._watch_first(self._context), name="first records"),
+            asyncio.create_task(self._watch_failures(self._context), name="failures"),
         ]
 
     async def _watch_group(self, membership: Membership) -> None:
@@ -173,12 +173,12 @@ class Worker:
                 said_at = now
             said = why
 
-    async def _watch_first(self, context: Context) -> None:
-        """Have judged by the first records of each pipeline once nothing more comes."""
+    async def _watch_failures(self, context: Context) -> None:
+        """Have judged by what has come of each pipeline where nothing more comes, or comes slowly."""
         while True:
-            await asyncio.sleep(FIRST_LOOK_S)
-            for first in context.first.values():
-                first.look()
+            await asyncio.sleep(FAILURES_LOOK_S)
+            for failures in context.failures.values():
+                failures.look()
 
     def _waiting_bytes(self) -> int:
         return 0 if self._context is None else self._context.waiting_bytes()
@@ -202,8 +202,8 @@ class Worker:
         for task in self._tasks:
             task.cancel()
         await self.revoked()
-        for first in self._context.first.values() if self._context is not None else ():
-            first.end()
+        for failures in self._context.failures.values() if self._context is not None else ():
+            failures.end()
         if self._context is not None:
             await self._context.escapes.stop()
         if self._membership is not None:

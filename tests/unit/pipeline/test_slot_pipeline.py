@@ -17,6 +17,7 @@ from processor.judges.watermark import PartitionWatermark
 from processor.kafka.transactions.pace import LEAST_BYTES
 from processor.ops.metrics import Metrics
 from processor.pipeline import slot_pipeline as pipelines
+from processor.pipeline.complaints import MOST_AT_ONCE
 from processor.pipeline.hop_kinds import HopKind
 from processor.pipeline.hops import only_hop
 from processor.pipeline.ports import OpenPartition, Topics, new_position
@@ -559,16 +560,21 @@ def test_a_record_that_cannot_be_judged_goes_to_quarantine_and_changes_no_state(
             (b"seqmark.source", b"source:0:%d" % offset),
         )
         for offset, code, detail in [
-            (
-                1,
-                b"header_malformed",
-                b"a header that the record is judged by has no value, or not of its form",
-            ),
-            (2, b"header_missing", b"the record lacks a header that it is judged by"),
+            (1, b"header_malformed", b"header seq has 2 bytes; decimal digits are wanted"),
+            (2, b"header_missing", b"header seq is missing; decimal digits are wanted"),
         ]
     ]
     assert found[0].headers[:-3] == ((b"seq", b"x9"),)
     assert slot.committed() == (4, 6)
+
+
+def test_of_very_many_bad_records_each_says_what_it_may_be() -> None:
+    slot = Slot()
+    slot.take(came(*["x"] * (MOST_AT_ONCE + 1)))
+    slot.commit()
+    details = [dict(each.headers)[b"seqmark.detail"] for each in slot.output.records(QUARANTINE)]
+    assert details[:-1] == [b"header seq has 1 byte; decimal digits are wanted"] * MOST_AT_ONCE
+    assert b" no value, or not of its form: header seq (decimal digits are wanted)" in (details[-1] or b"")
 
 
 @pytest.mark.parametrize("bad", [0, 1, 3])
