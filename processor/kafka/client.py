@@ -117,7 +117,7 @@ class Client:
     ) -> Client:
         """Connect, and learn where the partitions of ``topics`` are.
 
-        ``options`` are keyword arguments of an aiokafka client: bootstrap_servers and security. Without
+        ``options`` are those of a `BrokerClient`: bootstrap_servers and security, maybe throttling. Without
         ``topics`` nothing is known before a `refresh`.
 
         Raises:
@@ -212,7 +212,7 @@ class Client:
         """
         group = ConnectionGroup.COORDINATION if coordination else ConnectionGroup.DEFAULT
         try:
-            async with asyncio.timeout(timeout_s):
+            async with self.inner.mutes.within((node, group), timeout_s):
                 answer = await self.inner.send(node, request, group=group)
         except TimeoutError:
             self.inner.give_up(node, group)
@@ -236,15 +236,11 @@ class Client:
 
     async def transaction_coordinator(self, transactional_id: str) -> int:
         """Return the broker that coordinates ``transactional_id``."""
-        return await self._coordinator(CoordinationType.TRANSACTION, transactional_id)
+        return await self.inner.coordinator_lookup(CoordinationType.TRANSACTION, transactional_id)
 
     async def group_coordinator(self, group_id: str) -> int:
         """Return the broker that coordinates a consumer group."""
-        return await self._coordinator(CoordinationType.GROUP, group_id)
-
-    async def _coordinator(self, kind: int, key: str) -> int:
-        async with asyncio.timeout(10):
-            return await self.inner.coordinator_lookup(kind, key)
+        return await self.inner.coordinator_lookup(CoordinationType.GROUP, group_id)
 
 
 @asynccontextmanager

@@ -199,6 +199,11 @@ class Metrics(_Beside):
         self.records_expired = counter(
             "seqmark_records_expired", "Offsets that retention removed before they were read.", "pipeline"
         )
+        self.throttled = counter(
+            "seqmark_throttled_seconds",
+            "Seconds for which brokers muted connections because of a quota, by what had been asked.",
+            "request",
+        )
         self.lag = per_partition(
             "seqmark_lag_records",
             "Offsets between the committed position and the last stable offset last seen.",
@@ -260,9 +265,8 @@ class Metrics(_Beside):
             "For how long the group's coordinator, or the leader of an assigned partition, has not answered.",
         )
         self.broker_contact.set_function(lambda: self.contact.silent_s)
-        self.build = Info("seqmark_build", "The version of Seqmark.", registry=registry)
         self.version = _version()
-        self.build.info({"version": self.version})
+        Info("seqmark_build", "The version of Seqmark.", registry=registry).info({"version": self.version})
 
     def expect(
         self, pipeline: str, codes: Iterable[str], *, collisions: bool = False, observes: bool = False

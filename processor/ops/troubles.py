@@ -2,7 +2,7 @@
 
 They are kept as the page and `/status.json` show them: bounded, with control characters escaped, and without
 the secrets of the config, wherever a library has put them. What says the same as one that is kept counts as
-that. What is logged holds no values of records (`processor.pipeline.faulty_sample`); of an exception only the
+that. What is logged holds no values of records (`processor.pipeline.complaints`); of an exception only the
 kind is kept, for nobody knows what its words hold.
 """
 

@@ -14,7 +14,8 @@ is committed.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -25,11 +26,12 @@ from processor.engine.quarantine import QuarantineText
 from processor.engine.verdict import RECEIPTED, Fault, Verdict
 from processor.errors import RebuildError, StopBeforeError, StopError
 from processor.pipeline.collisions import CollisionWork
+from processor.pipeline.complaints import Complaints
 from processor.pipeline.passage import Passage
 from processor.pipeline.verdicts import VerdictPart
 from processor.wire.decode import Piece
 from processor.wire.encode import TooLargeError, equal_runs
-from processor.wire.quarantine import codec_of, oversized, quarantine_batches, surely_fits
+from processor.wire.quarantine import codec_of, detailed, oversized, quarantine_batches, surely_fits
 from processor.wire.receipts import ANYWHERE, ReceiptEncoder
 from processor.wire.repartition import places
 
@@ -58,6 +60,8 @@ class PieceOutcome:
         part: What a verdict record says of it; None: nobody writes one.
         stop: Why the slot cannot go on behind that; None: it can.
         again: Whether the rest of the chunk has to be taken once more, after a commit.
+        size_bytes: Of its records, inflated.
+        fault: uint8[n], `Fault` codes of all records.
     """
 
     sink: dict[int, list[EncodedBatch]]
@@ -70,6 +74,8 @@ class PieceOutcome:
     part: VerdictPart | None = None
     stop: StopError | None = None
     again: bool = False
+    size_bytes: int = 0
+    fault: NDArray[np.uint8] = field(default_factory=lambda: np.zeros(0, np.uint8))
 
 
 class PieceWork:
@@ -80,6 +86,7 @@ class PieceWork:
         self._topics = kind.topics
         self._encoder = encoder
         observes = kind.hop.pipeline.observe
+        self._complaints = Complaints(kind.hop.pipeline)
         self._receipts = ReceiptEncoder(kind.hop.name, kind.named_source, observed=observes)
 
     def is_long(self, piece: Piece) -> bool:
@@ -88,7 +95,14 @@ class PieceWork:
         return self._topics.quarantine is not None and bool(oversized(piece.columns, limit).size)
 
     def outcome(
-        self, number: int, judge: Judge, piece: Piece, stops_before: dict[int, int], *, committed: bool
+        self,
+        number: int,
+        judge: Judge,
+        piece: Piece,
+        stops_before: dict[int, int],
+        *,
+        committed: bool,
+        most_bytes: float = math.inf,
     ) -> PieceOutcome:
         """Decide over the newest piece of a decoder and encode what passes; stages the state of its judge.
 
@@ -99,13 +113,19 @@ class PieceWork:
             stops_before: By partition, an offset before which all is to be committed: noted by one try of the
                 slot, and heeded by the next.
             committed: Whether the slot has taken nothing since its last commit.
+            most_bytes: Of the records, inflated, but one at least; the rest of the chunk comes after a commit.
 
         Raises:
             StopError: The slot has to stop before these records, and has committed all before them.
             RebuildError: The local state is not whole; or the slot has to stop, and the next try knows where.
         """
+        part, size = piece, _bytes_of(piece)
+        if size > most_bytes:
+            ends = piece.columns.end - piece.columns.body[0]
+            cut = max(1, int(np.searchsorted(ends, most_bytes, side="right")))
+            part = before(piece, cut) if cut < len(ends) else piece
         try:
-            return self._outcome(number, judge, piece, stops_before.get(number, -1), committed=committed)
+            made = self._outcome(number, judge, part, stops_before.get(number, -1), committed=committed)
         except StopBeforeError as error:
             if committed and error.offset == int(piece.columns.offset[0]):
                 raise
@@ -113,6 +133,9 @@ class PieceWork:
             where = f"offset {error.offset} of partition {number}"
             message = f"to commit what comes before {where}, for there it has to stop"
             raise RebuildError("stopping", message) from error
+        made.again |= part is not piece and made.stop is None
+        made.size_bytes = _bytes_of(part)
+        return made
 
     def _outcome(
         self, number: int, judge: Judge, piece: Piece, stop_before: int, *, committed: bool
@@ -162,6 +185,7 @@ class PieceWork:
             part,
             stop,
             again=cut is not None and stop is None,
+            fault=evidence.fault,
         )
 
     def _where(self, number: int, piece: Piece, row: int, source_ref: NDArray[np.int64] | None) -> str:
@@ -243,11 +267,14 @@ class PieceWork:
         passage: Passage,
         source_ref: NDArray[np.int64] | None,
     ) -> list[EncodedBatch]:
-        limit, details = self._topics.quarantine_limit_bytes, {code: self._kind.detail(code) for code in Fault}
+        limit = self._topics.quarantine_limit_bytes
+        any_of = {code: (self._kind.detail(code), self._complaints.of_any(code)) for code in Fault}
+        details = {code: ": ".join(filter(None, said)) for code, said in any_of.items()}
 
         def written(number: int, piece: Piece, rows: NDArray[np.int64]) -> list[EncodedBatch]:
             text = QuarantineText.of(details, f"{self._kind.named_source}:{number}:".encode())
-            return quarantine_batches(piece, rows, fault, text, limit, passage.observed)
+            said = self._complaints.of_some(piece.columns, rows, fault)
+            return quarantine_batches(piece, rows, *detailed(text, fault, said), limit, passage.observed)
 
         if source_ref is None:
             return written(number, piece, rows)
@@ -326,6 +353,11 @@ class PieceWork:
                 f"needs max.message.bytes of at least {error.size_bytes} (it has {limit}). "
                 "Everything before it is committed.",
             ) from error
+
+
+def _bytes_of(piece: Piece) -> int:
+    columns = piece.columns
+    return int(columns.end[-1] - columns.body[0]) if len(columns) else 0
 
 
 def before(piece: Piece, row: int) -> Piece:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.judges.judge import Judge
+    from processor.ops.metrics import Metrics
     from processor.pipeline.verdicts import VerdictDraft
     from processor.state.table import Table
     from processor.wire.encode import EncodedBatch
@@ -237,6 +239,38 @@ class OpenPartition:
                 f"{self.changelog_end}: it is not the changelog that the state was restored from, or a broker "
                 "that no longer leads it has answered",
             )
+
+    def count_in(self, metrics: Metrics, pipeline: str) -> None:
+        """Show what has been committed, under the name of its hop."""
+        for verdict in Verdict:
+            if self.counts[verdict]:
+                metrics.records.labels(pipeline, verdict.label).inc(int(self.counts[verdict]))
+        self.counts[:] = 0
+        for code in np.flatnonzero(self.faults[1:]) + 1:
+            metrics.quarantined.labels(pipeline, Fault(int(code)).code).inc(int(self.faults[code]))
+        self.faults[:] = 0
+        labels = (pipeline, str(self.number))
+        metrics.last_commit.labels(*labels).set(time.time())
+        position = self.position.next_offset
+        metrics.position.labels(*labels).set(position)
+        metrics.lag.labels(*labels).set(max(0, self.stable - position))
+        for watermark in self.judge.watermarks():
+            metrics.watermark.labels(*labels).set(watermark)
+        count, size = self.judge.size()
+        clock = self.judge.take_clock_stats()
+        if clock is None:
+            metrics.scopes.labels(*labels).set(count)
+        else:
+            metrics.ids.labels(*labels).set(count)
+            metrics.records_behind.labels(pipeline).inc(clock.behind)
+            metrics.records_ahead.labels(pipeline).inc(clock.ahead)
+            if clock.clock_ms is not None:
+                metrics.clock.labels(*labels).set(clock.clock_ms / 1000)
+            if clock.false_positive_rate is not None:
+                metrics.false_positive_rate.labels(*labels).set(clock.false_positive_rate)
+            if clock.variants is not None:
+                metrics.variants.labels(*labels).set(clock.variants)
+        metrics.state_bytes.labels(*labels).set(size)
 
 
 def new_position(

@@ -29,18 +29,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from processor.engine.batch.columns import BASE_OFFSET, CRC
-from processor.engine.verdict import Fault, Verdict
 from processor.errors import RebuildError, StopError
+from processor.kafka.transactions.pace import Pace
 from processor.ops.fault_points import CommitStep, reached
-from processor.pipeline.first_records import explained
+from processor.pipeline.failures import explained
 from processor.pipeline.marks import MarkWriter, ends_now
 from processor.pipeline.piece import PieceWork
 from processor.pipeline.turns import ChunkSteps, Mark, Turns
 from processor.state.kv.store import CorruptStoreError
-from processor.wire.decode import UndecodableError
+from processor.wire.decode import PIECE_BYTES, UndecodableError
 from processor.wire.encode import plain_batch
 from schemas.changelog.position import NO_BATCH, LocalMark
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
@@ -48,10 +46,11 @@ from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from processor.ops.metrics import Metrics
-    from processor.pipeline.first_records import FirstRecords
+    from processor.pipeline.failures import Failures
     from processor.pipeline.hop_kinds import HopKind
     from processor.pipeline.piece import PieceOutcome
     from processor.pipeline.ports import OpenPartition, TransactionOutput
@@ -61,7 +60,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 COMMIT_ROWS = 256 * 1024
-"""A commit has about so many records at most, whatever the interval: 50 to 100 ms to write their state down."""
+"""A commit has about so many records at most, whatever the interval: 50 to 100 ms to write their state down.
+Where brokers take fewer in a transaction's time, it has those (`processor.kafka.transactions.pace`)."""
 
 
 class SlotPipeline:
@@ -75,11 +75,12 @@ class SlotPipeline:
         turns: One for all that share a decoder and an encoder; None: nobody does.
 
     Attributes:
-        first: Told of each piece until it has seen enough; None: nobody wants to know.
+        failures: Told of each piece; None: nobody wants to know.
         stops_before: As `PieceWork.outcome` has it.
+        pace: Of its transactions.
     """
 
-    first: FirstRecords | None = None
+    failures: Failures | None = None
 
     def __init__(
         self,
@@ -105,6 +106,7 @@ class SlotPipeline:
         self.partitions: dict[int, OpenPartition] = {}
         self.stops_before: dict[int, int] = {}
         self.begun_at: float | None = None
+        self.pace = Pace(clock=clock)
         self._taken = 0
         self._commit_began_at = -math.inf
         self._source_trims: dict[int, int] = {}
@@ -148,11 +150,12 @@ class SlotPipeline:
                 if made is Mark.LONG:
                     continue
                 self._begin()
-                await self._send(partition, made)
+                with self.pace.waiting():
+                    await self._send(partition, made)
                 if made.stop is not None:
                     stop = made.stop
                     break
-                if made.again or self._taken >= COMMIT_ROWS:
+                if made.again or self._taken >= COMMIT_ROWS or self.pace.full:
                     await self.commit()
                 if made.again:
                     rest = self._steps(partition, replace(chunk, position=partition.position.next_offset))
@@ -170,23 +173,27 @@ class SlotPipeline:
 
     def _steps(self, partition: OpenPartition, chunk: Chunk) -> ChunkSteps[PieceOutcome]:
         routed = self._kind.upstream is not None
-        pieces = self._decoder.steps(chunk, partition.judge.piece_bytes, routed=routed)
+        most = min(partition.judge.piece_bytes or PIECE_BYTES, int(self.pace.most_bytes))
+        pieces = self._decoder.steps(chunk, most, routed=routed)
         return ChunkSteps(pieces, partial(self._judge, partition), self._work.is_long, self._clock)
 
     def _judge(self, partition: OpenPartition, piece: Piece) -> PieceOutcome:
         """Work on a piece, and note it as taken in; awaits nothing."""
         committed = not any(each.moved for each in self.partitions.values())
         number, judge = partition.number, partition.judge
-        made = self._work.outcome(number, judge, piece, self.stops_before, committed=committed)
+        made = self._work.outcome(
+            number, judge, piece, self.stops_before, committed=committed, most_bytes=self.pace.piece_bytes
+        )
         if made.stop is not None:
             made.stop = explained(self._kind, partition.judge, piece, made)
-        if self.first is not None and not self.first.saw(self._kind, partition, piece, made):
-            self.first = None
+        if self.failures is not None:
+            self.failures.saw(self._kind, partition, piece, made)
         partition.counts += made.verdicts
         partition.faults += made.faults
         if partition.verdicts is not None and made.part is not None:
             partition.verdicts.add(made.part)
         self._taken += int(made.verdicts.sum())
+        self.pace.took(made.size_bytes)
         self._move(partition, made.next_offset, made.batch)
         return made
 
@@ -194,6 +201,7 @@ class SlotPipeline:
         """Step 1."""
         if self.begun_at is None:
             self._output.begin()
+            self.pace.begin()
             self.begun_at = self._clock()
             reached(CommitStep.BEGUN, self.name)
 
@@ -257,6 +265,17 @@ class SlotPipeline:
         if self.begun_at is None:
             return
         started = self._commit_began_at = self._clock()
+        with self.pace.waiting():
+            moved = await self._commit()
+        self.pace.committed()
+        self.begun_at = None
+        self._taken = 0
+        self._metrics.committed(self.name, self._clock() - started)
+        for partition in moved:
+            partition.count_in(self._metrics, self.name)
+
+    async def _commit(self) -> list[OpenPartition]:
+        """Do the steps; returns the partitions that moved."""
         moved = [partition for partition in self.partitions.values() if partition.moved]
         for partition in moved:
             if partition.verdicts is not None:
@@ -288,10 +307,7 @@ class SlotPipeline:
             partition.moved = False
             partition.origin = None
         reached(CommitStep.LOCAL, self.name)  # 6
-        self.begun_at = None
-        self._taken = 0
-        self._metrics.committed(self.name, self._clock() - started)
-        self._count(moved)
+        return moved
 
     async def _write_changelog(
         self, moved: Iterable[OpenPartition], changes: Mapping[int, Mapping[bytes, bytes | None]]
@@ -335,39 +351,6 @@ class SlotPipeline:
             if not partition.moved and offset != NO_BATCH and self._source_trims.get(number) != offset:
                 found[number] = self._source_trims[number] = offset
         return found
-
-    def _count(self, moved: Iterable[OpenPartition]) -> None:
-        metrics = self._metrics
-        for partition in moved:
-            for verdict in Verdict:
-                if partition.counts[verdict]:
-                    metrics.records.labels(self.name, verdict.label).inc(int(partition.counts[verdict]))
-            partition.counts[:] = 0
-            for code in np.flatnonzero(partition.faults[1:]) + 1:
-                metrics.quarantined.labels(self.name, Fault(int(code)).code).inc(int(partition.faults[code]))
-            partition.faults[:] = 0
-            labels = (self.name, str(partition.number))
-            metrics.last_commit.labels(*labels).set(time.time())
-            position = partition.position.next_offset
-            metrics.position.labels(*labels).set(position)
-            metrics.lag.labels(*labels).set(max(0, partition.stable - position))
-            for watermark in partition.judge.watermarks():
-                metrics.watermark.labels(*labels).set(watermark)
-            count, size = partition.judge.size()
-            clock = partition.judge.take_clock_stats()
-            if clock is None:
-                metrics.scopes.labels(*labels).set(count)
-            else:
-                metrics.ids.labels(*labels).set(count)
-                metrics.records_behind.labels(self.name).inc(clock.behind)
-                metrics.records_ahead.labels(self.name).inc(clock.ahead)
-                if clock.clock_ms is not None:
-                    metrics.clock.labels(*labels).set(clock.clock_ms / 1000)
-                if clock.false_positive_rate is not None:
-                    metrics.false_positive_rate.labels(*labels).set(clock.false_positive_rate)
-                if clock.variants is not None:
-                    metrics.variants.labels(*labels).set(clock.variants)
-            metrics.state_bytes.labels(*labels).set(size)
 
 
 def _batch(values: Mapping[bytes, bytes | None]) -> EncodedBatch:

@@ -17,22 +17,22 @@ import numpy as np
 
 from processor.engine import quarantine
 from processor.engine.batch.columns import ATTRIBUTES, CODEC_MASK, HEADER_BYTES, MAX_OVERHEAD_BYTES
-from processor.engine.bytes.varints import read_varint
+from processor.engine.bytes.varints import read_varint, sized
 from processor.engine.collision_edits import CollisionRows
+from processor.engine.quarantine import QuarantineText
 from processor.engine.verdict import Fault
 from processor.wire.codec import Codec, deflate, squeeze
 from processor.wire.edited import edited, one_more_header
 from processor.wire.encode import TooLargeError, batches_of, cut, equal_runs, fit, packed
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
     from processor.engine.collision_edits import CollisionEditor
     from processor.engine.extract.ids import Ids
-    from processor.engine.quarantine import QuarantineText
     from processor.wire.decode import Piece
     from processor.wire.encode import EncodedBatch, Encoder
 
@@ -119,6 +119,31 @@ def _headers(tail: bytes) -> list[Header]:
     return headers
 
 
+def detailed(
+    text: QuarantineText, fault: NDArray[np.uint8], said: Mapping[int, str]
+) -> tuple[NDArray[np.uint8], QuarantineText]:
+    """Return which text each record has, and the texts: some records have words of their own.
+
+    Args:
+        text: By fault.
+        fault: uint8[n], `Fault` codes of all records.
+        said: By row, what is said to people; at most 200.
+    """
+    which, number = fault.copy(), dict[tuple[int, str], int]()
+    for row, detail in said.items():
+        which[row] = number.setdefault((int(fault[row]), detail), len(Fault) + len(number))
+    names = quarantine.ERROR, quarantine.DETAIL, quarantine.SOURCE
+    parts = [
+        b"".join(map(sized, (names[0], Fault(code).code.encode(), names[1], detail.encode(), names[2])))
+        for code, detail in number
+    ]
+    source = text.data[text.spans[-2] :].tobytes()
+    data = np.frombuffer(b"".join([text.data[: text.spans[-2]].tobytes(), *parts, source]), np.uint8)
+    ends = np.cumsum([*map(len, parts), len(source)]) + text.spans[-2]
+    longer = max(map(len, parts), default=0)
+    return which, QuarantineText(data, np.append(text.spans[:-1], ends), text.most_bytes + longer)
+
+
 def quarantine_batches(
     piece: Piece,
     rows: NDArray[np.int64],
@@ -132,7 +157,7 @@ def quarantine_batches(
     Args:
         piece: Where they are; must still be the newest.
         rows: int64[k], which, in order.
-        fault: uint8[n], `Fault` codes of all its records.
+        fault: uint8[n], which text each of all its records has: of its `Fault` code, or see `detailed`.
         text: What is said of them; of the partition that they came from.
         limit_bytes: The quarantine topic's ``max.message.bytes``.
         observed: bool[n], which of all its records pass all the same; None: none.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from processor.kafka.topics.ensure import is_compacted, look
 from processor.pipeline.escapes import EscapeWatch
-from processor.pipeline.first_records import FirstRecords
+from processor.pipeline.failures import Failures
 from processor.pipeline.hop_kinds import kind_of
 from processor.pipeline.turns import Turns
 from processor.wire.decode import Decoder
@@ -34,7 +34,7 @@ class Context:
 
     Attributes:
         settings: Checked already.
-        options: Keyword arguments of an aiokafka client.
+        options: For `processor.kafka.client.Client.open`.
         fail: Called with what ends the worker.
         progressed: Called when a slot got further: a commit, an empty fetch, ready.
         drain: Whether the worker ends once it is drained.
@@ -55,8 +55,8 @@ class Context:
     decoder: Decoder = field(default_factory=Decoder)
     encoders: Encoders = field(default_factory=Encoders)
     turns: Turns = field(default_factory=Turns)
-    first: dict[str, FirstRecords] = field(default_factory=dict)
-    """By hop, what became of the first records."""
+    failures: dict[str, Failures] = field(default_factory=dict)
+    """By hop, what warns where many records fail."""
     _restoring: set[StateLog] = field(default_factory=set)
     _looked: asyncio.Task[ClusterView] | None = None
 
@@ -83,11 +83,11 @@ class Context:
         finally:
             self._restoring.discard(state)
 
-    def first_records(self, hop: Hop) -> FirstRecords:
-        """Return what is told of the first records of a hop."""
-        if hop.name not in self.first:
-            self.first[hop.name] = FirstRecords(hop.pipeline, self.metrics)
-        return self.first[hop.name]
+    def failures_of(self, hop: Hop) -> Failures:
+        """Return what is told what becomes of a hop's records."""
+        if hop.name not in self.failures:
+            self.failures[hop.name] = Failures(hop.pipeline, self.metrics)
+        return self.failures[hop.name]
 
     def look_again(self) -> None:
         """Ask the broker at the next `work`: at an assignment, and when a slot is rebuilt."""

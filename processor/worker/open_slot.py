@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from processor.kafka.offsets import Bounds
     from processor.kafka.transactions.fencing import SlotId
+    from processor.kafka.transactions.pace import Pace
     from processor.kafka.transactions.producer import Producer
     from processor.pipeline.hop_kinds import HopKind
     from processor.worker.context import Context
@@ -77,6 +78,8 @@ class OpenSlot:
     async def connect(self, what: str, *topics: str) -> Client:
         """Open connections that know ``topics``, until `drop`."""
         client_id = f"{self._id.transactional_id}-{what}"
+        if (throttling := self._context.options.get("throttling")) is not None:
+            throttling.hops[client_id] = self._id.pipeline
         # All connections of a slot speak of the same topics, from when it was opened.
         client = await Client.open(self._context.options, client_id, topics, self._ids, self._topic_changed)
         self._clients.append(client)
@@ -108,12 +111,15 @@ class OpenSlot:
         )
 
     async def restore(
-        self, ends_at: Callable[[Mapping[TopicPartition, Bounds]], None], stops_before: dict[int, int]
+        self,
+        ends_at: Callable[[Mapping[TopicPartition, Bounds]], None],
+        stops_before: dict[int, int],
+        pace: Pace,
     ) -> SlotPipeline:
         """Open all partitions, commit where they begin, and return what their chunks go through.
 
-        First ``ends_at`` is told where a source ends; an internal topic is filled on. ``stops_before`` is what
-        the tries of the slot tell one another (`processor.pipeline.piece`).
+        First ``ends_at`` is told where a source ends; an internal topic is filled on. ``stops_before`` and
+        ``pace`` are what the tries of the slot tell one another (`processor.pipeline.piece`).
 
         Raises:
             RebuildError: The local state is corrupt; it is thrown away.
@@ -129,8 +135,9 @@ class OpenSlot:
             context.metrics,
             turns=context.turns,
         )
-        pipeline.first = context.first_records(self.kind.hop)
+        pipeline.failures = context.failures_of(self.kind.hop)
         pipeline.stops_before = stops_before
+        pipeline.pace = pace
         opener = PartitionOpener(context, self._id, self.kind, self.client, self._fenced)
         limits = await bounds(self.client, [TopicPartition(topics.source, number) for number in self._numbers])
         if self.kind.upstream is None:
@@ -180,6 +187,7 @@ class OpenSlot:
         """
         pipeline, self.pipeline = self.pipeline, None
         if pipeline is not None and pipeline.begun_at is not None:
+            pipeline.pace.failed()
             self._context.metrics.transactions_aborted.labels(self.kind.hop.name, reason).inc()
         if self._producer is not None:
             # Only where nobody follows at once: a rebuild fences, which aborts too, and does so when the broker

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from processor.errors import FencedError, RebuildError, SeqmarkError, StopError
 from processor.kafka.client import KafkaError
 from processor.kafka.transactions.fencing import SlotId
+from processor.kafka.transactions.pace import Pace
 from processor.ops.metrics import State
 from processor.worker.drain_goal import DrainGoal
 from processor.worker.late_partitions import LatePartitions
@@ -77,6 +78,7 @@ class SlotRun:
         self._fenced_at = -math.inf
         self._refused: Topics | None = None
         self._stops_before: dict[int, int] = {}
+        self._pace = Pace(context.transaction_timeout_ms / 1000)
 
     @property
     def state(self) -> SlotState:
@@ -151,7 +153,7 @@ class SlotRun:
         self._enter(SlotState.FENCING)
         await slot.fence()
         self._enter(SlotState.RESTORING)
-        pipeline = await slot.restore(self._goal.ends_at, self._stops_before)
+        pipeline = await slot.restore(self._goal.ends_at, self._stops_before, self._pace)
         self._enter(SlotState.WORKING)
         self._trouble = ""
         log.info("%s: ready, partitions %s", self.name, numbers)

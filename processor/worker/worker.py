@@ -17,6 +17,7 @@ from processor.engine.verdict import Fault
 from processor.kafka.client import Client, TopicPartition, check_aiokafka
 from processor.kafka.group.membership import Membership
 from processor.kafka.options import client_options
+from processor.kafka.protocol.throttling import Throttling
 from processor.ops.memory_limit import watch
 from processor.ops.metrics import OBSERVING, State
 from processor.ops.status_text import duration
@@ -42,8 +43,8 @@ IDLE_LOOK_S = 1.0
 IDLE_S = 5.0
 """A rebalance in good order takes less; a fresh broker makes its offsets topic in less, too."""
 IDLE_AGAIN_S = 60.0
-FIRST_LOOK_S = 1.0
 CONTACT_LOOK_S = 1.0
+FAILURES_LOOK_S = 1.0
 
 
 def _unseen(topics: list[str]) -> str:
@@ -113,6 +114,7 @@ class Worker:
         watching = watch(worker.memory_limit, self._metrics, self.end, self._waiting_bytes)
         self._tasks.append(asyncio.create_task(watching, name="memory"))
         options: dict[str, Any] = client_options(self._settings.kafka)
+        options["throttling"] = Throttling(self._metrics.throttled, self._metrics.throttled_until_s)
         client = await Client.open(options, f"{worker.application_id}-group", list(self._pipelines))
         for pipeline in self._pipelines.values():
             codes = [fault.code for fault in Fault if fault]
@@ -150,7 +152,7 @@ class Worker:
         self._tasks += [
             asyncio.create_task(self._watch_group(self._membership), name="group"),
             asyncio.create_task(self._say_why_idle(self._membership), name="idle"),
-            asyncio.create_task(self._watch_first(self._context), name="first records"),
+            asyncio.create_task(self._watch_failures(self._context), name="failures"),
             asyncio.create_task(self._watch_contact(), name="contact"),
         ]
 
@@ -181,12 +183,12 @@ class Worker:
                 said_at = now
             said = why
 
-    async def _watch_first(self, context: Context) -> None:
-        """Have judged by the first records of each pipeline once nothing more comes."""
+    async def _watch_failures(self, context: Context) -> None:
+        """Have judged by what has come of each pipeline where nothing more comes, or comes slowly."""
         while True:
-            await asyncio.sleep(FIRST_LOOK_S)
-            for first in context.first.values():
-                first.look()
+            await asyncio.sleep(FAILURES_LOOK_S)
+            for failures in context.failures.values():
+                failures.look()
 
     async def _watch_contact(self) -> None:
         """Log that brokers do not answer, and that they do again: one line each."""
@@ -231,8 +233,8 @@ class Worker:
         for task in self._tasks:
             task.cancel()
         await self.revoked()
-        for first in self._context.first.values() if self._context is not None else ():
-            first.end()
+        for failures in self._context.failures.values() if self._context is not None else ():
+            failures.end()
         if self._context is not None:
             await self._context.escapes.stop()
         if self._membership is not None:

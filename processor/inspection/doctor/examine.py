@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from processor.errors import StopError
-from processor.inspection.doctor import rights, transaction
+from processor.inspection.doctor import quotas, rights, transaction
 from processor.inspection.doctor.machine import try_machine
 from processor.inspection.doctor.network import NO_CONNECTION, Reached, Way, judge_versions, not_gone
 from processor.inspection.doctor.rows import Trials
@@ -78,6 +78,7 @@ async def _connected(settings: Settings, trials: Trials) -> None:
         async with open_client(settings.kafka, CLIENT_ID, names(settings)) as client:
             await rights.try_rights(client, settings, trials)
             await rights.try_ids(client, settings, trials)
+            await quotas.try_quotas(client, settings, trials)
             await rights.try_topics(settings, trials)
             await _transact(client, settings, trials)
     except StopError as error:
@@ -99,4 +100,5 @@ async def _transact(client: Client, settings: Settings, trials: Trials) -> None:
 
 def _not_connected(settings: Settings, trials: Trials, why: str) -> None:
     rights.not_tried(settings, trials, why)
+    trials.not_tried(quotas.PART, quotas.TRIED, why)
     transaction.not_tried(settings, trials, why)

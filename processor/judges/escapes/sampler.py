@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from processor.engine.ids.clock import NEVER
 from processor.engine.ids.passes import UNWANTED, PassKind
 from processor.engine.verdict import Verdict
 from processor.judges.escapes.drawing import JudgedCommit, JudgedPiece
@@ -69,7 +70,11 @@ class IdSampler:
         self, gauge: EscapeGauge, ids: Ids, verdict: NDArray[np.uint8], reading_ms: NDArray[np.int64]
     ) -> None:
         if self._from_ms is None:
-            self._from_ms = int(reading_ms[0])
+            # Records before the clock's first reading cannot be judged: there is nothing of them to draw.
+            first = int(np.searchsorted(reading_ms, NEVER, side="right"))
+            if first == reading_ms.size:
+                return
+            self._from_ms = int(reading_ms[first])
         self._to_ms = int(reading_ms[-1])
         # It may be raised meanwhile: what was kept before is thinned later.
         level = gauge.level

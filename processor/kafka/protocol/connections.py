@@ -36,6 +36,7 @@ from processor.kafka.protocol.internals import (
 )
 from processor.kafka.protocol.leaders import EPOCHS
 from processor.kafka.protocol.requests import MetadataRequest, TopicsSeen, plain
+from processor.kafka.protocol.throttling import Mutes, Throttling, Traffic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -47,6 +48,8 @@ REQUEST_TIMEOUT_MS = 30_000
 ANSWER_S = 5.0
 """For a question that any broker can answer, the connection included; then the next one is asked. A broker
 answers within milliseconds, one that collects its garbage within a second or two."""
+LOOKUP_S = 10.0
+"""For a coordinator, by the last broker that is asked."""
 CONNECT_S = 10.0
 """To connect to one broker: Kafka's own ``socket.connection.setup.timeout.ms``."""
 SESSION_SHARE = 0.8
@@ -74,6 +77,8 @@ class Connection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka is untyp
         self._renew_at_s = math.inf
         self._answered = asyncio.Event()
         """Set when no request waits for an answer, or when the connection has ended."""
+        self.muted: Callable[[Any, float], None] = lambda _request, _seconds: None
+        """Called with a request and for how many seconds from now on the broker will read nothing more."""
 
     @property
     def versions(self) -> Mapping[int, tuple[int, int]]:
@@ -101,6 +106,11 @@ class Connection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka is untyp
             self._requests.popleft()
         else:
             super()._handle_frame(bytes(resp))
+        if future.done() and not future.cancelled() and future.exception() is None:
+            # All answers have it but a few, and brokers keep to it whatever the version (KIP-219).
+            throttle_ms = getattr(future.result(), "throttle_time_ms", 0)
+            if throttle_ms > 0:
+                self.muted(request, throttle_ms / 1000)
         if not self._requests:
             self._answered.set()
 
@@ -140,17 +150,17 @@ class Connection(AIOKafkaConnection):  # type: ignore[misc]  # aiokafka is untyp
     async def keep_session(self) -> None:
         """Authenticate again when it is time.
 
+        Who asks sets the deadline.
+
         Raises:
             KafkaError: It was refused, or the connection broke.
-            TimeoutError: The broker does not answer.
         """
         if time.monotonic() < self._renew_at_s:
             return
         try:
-            async with asyncio.timeout(REQUEST_TIMEOUT_MS / 1000):
-                if self._requests:
-                    self._answered.clear()
-                    await self._answered.wait()
+            if self._requests:
+                self._answered.clear()
+                await self._answered.wait()
             await self._do_sasl_handshake()
         except BaseException:
             self.close(reason=CloseReason.AUTH_FAILURE)  # half of a handshake is of no use
@@ -167,8 +177,11 @@ class BrokerClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
     # aiokafka makes one connection at a time; ours are kept apart by `_connecting`.
     _get_conn_lock = contextlib.nullcontext()
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, throttling: Throttling | None = None, **options: Any) -> None:
         super().__init__(**options)
+        self._throttling = throttling or Throttling()
+        self.mutes = Mutes()
+        """Of connections, by broker and group."""
         self._connecting: dict[Any, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._sending: dict[Any, asyncio.Lock] = defaultdict(asyncio.Lock)
         self.silent: set[Any] = set()
@@ -191,10 +204,17 @@ class BrokerClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
         return next(iter(self.nodes()), None)
 
     def nodes(self) -> list[Any]:
-        """Return all brokers in random order, the silent ones last."""
+        """Return all brokers in random order, the silent ones last, before them those that have muted us."""
         found = [broker.nodeId for broker in self.cluster.brokers()]
         random.shuffle(found)
-        return sorted(found, key=lambda node: node in self.silent)
+        muted = {node: self.mutes.left_s((node, ConnectionGroup.DEFAULT)) for node in found}
+        return sorted(found, key=lambda node: (node in self.silent, muted[node]))
+
+    def _muted(self, node: Any, group: Any, request: Any, seconds: float) -> None:
+        self.mutes.note((node, group), seconds)
+        key = getattr(request, "API_KEY", None)
+        what = {ProduceRequest.API_KEY: Traffic.PRODUCE, FetchRequest.API_KEY: Traffic.FETCH}
+        self._throttling.saw(what.get(key, Traffic.OTHER), self._client_id, node, seconds)
 
     def give_up(self, node: Any, group: Any) -> None:
         """Close a connection that does not answer; the next request makes another one."""
@@ -206,7 +226,7 @@ class BrokerClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
     @override
     async def coordinator_lookup(self, coordinator_type: int, coordinator_key: str) -> int:
         request = FindCoordinatorRequest(coordinator_key, coordinator_type)
-        answer = await self._ask_any(self.nodes(), request)
+        answer = await self._ask_any(self.nodes(), request, LOOKUP_S)
         if answer.error_code:
             problem: KafkaError = for_code(answer.error_code)()
             raise problem
@@ -253,10 +273,14 @@ class BrokerClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
                 sasl_plain_password=self._sasl_plain_password,
             )
             await made.connect()
+            # From here on whoever asks sets the deadline, for aiokafka's runs while a connection is muted.
+            made._request_timeout = None  # noqa: SLF001
         except (OSError, KafkaError) as error:
             log.warning("no connection to broker %s: %r", node, error)
             self.force_metadata_update()
             return None
+        self.mutes.forget((node, group))
+        made.muted = partial(self._muted, node, group)
         self._conns[node, group] = made
         return made
 
@@ -264,15 +288,19 @@ class BrokerClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
     async def send(self, node_id: Any, request: Any, *, group: int = ConnectionGroup.DEFAULT) -> Any:
         made: Any = None
         answer: Any = None
+        key, limit_s = (node_id, group), REQUEST_TIMEOUT_MS / 1000
         try:
             # In turn, also while a connection is made: batches of a partition must not overtake each other.
-            async with self._sending[node_id, group]:
+            async with self._sending[key]:
                 made = await self._get_conn(node_id, group=group)
                 if isinstance(made, Connection):
-                    await made.keep_session()
+                    async with self.mutes.within(key, limit_s):
+                        await made.keep_session()
                     answer = made.send(request)
             if isinstance(made, Connection):
-                return await answer
+                asker_limits = isinstance(request, PartedRequest)
+                async with contextlib.nullcontext() if asker_limits else self.mutes.within(key, limit_s):
+                    return await answer
         except TimeoutError as error:
             made.close(reason=CloseReason.CONNECTION_TIMEOUT)
             raise RequestTimedOutError from error
@@ -284,7 +312,7 @@ class BrokerClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
         nodes = self.nodes() + (["bootstrap"] if bootstrap in self._conns else [])
         try:
             wanted = MetadataRequest(sorted(topics) if topics else None)
-            metadata, seen = plain(await self._ask_any(nodes, wanted, older))
+            metadata, seen = plain(await self._ask_any(nodes, wanted, wrong=older))
         except KafkaError as error:
             log.warning("no broker answers with metadata: %r", error)
             cluster_metadata.failed_update(None)
@@ -299,17 +327,21 @@ class BrokerClient(AIOKafkaClient):  # type: ignore[misc]  # aiokafka is untyped
         return True
 
     async def _ask_any(
-        self, nodes: list[Any], request: Any, wrong: Callable[[Any], str] = lambda _answer: ""
+        self,
+        nodes: list[Any],
+        request: Any,
+        last_s: float = REQUEST_TIMEOUT_MS / 1000,
+        wrong: Callable[[Any], str] = lambda _answer: "",
     ) -> Any:
-        """Ask one broker after the other until one answers; the last one may take as long as a request.
+        """Ask one broker after the other until one answers; the last one may take ``last_s``.
 
         An answer in which something is ``wrong`` is none.
         """
         problem: Exception = NodeNotReadyError("no broker is known")
         for node in nodes:
-            limit_s = ANSWER_S if node != nodes[-1] else REQUEST_TIMEOUT_MS / 1000
+            limit_s = ANSWER_S if node != nodes[-1] else last_s
             try:
-                async with asyncio.timeout(limit_s):
+                async with self.mutes.within((node, ConnectionGroup.DEFAULT), limit_s):
                     answer = await self.send(node, request)
             except TimeoutError:
                 self.silent.add(node)

@@ -11,6 +11,7 @@ All are of flexible versions (KIP-482): every structure ends with tags, of which
     ListOffsets v7         3.0  offsets by time, and where the newest timestamp of a partition is (KIP-734)
     ListOffsets v8         3.6  from which offset on a partition is on the leader's own disk (KIP-405)
     DescribeGroups v5      2.4  members of a group, by their instance ids too
+    DescribeClientQuotas   2.8  quotas of users and client ids (KIP-546); needs DESCRIBE_CONFIGS on the cluster
     DescribeLogDirs v2     2.6  bytes of partitions on a broker; needs DESCRIBE on the cluster
 
 Reads say by ``current_leader_epoch`` who leads as far as this process has heard (KIP-320): a leader that was
@@ -84,6 +85,7 @@ _TYPES = {
     "int32s": types.CompactArray(types.Int32),
     "int64": types.Int64,
     "int64s": types.CompactArray(types.Int64),
+    "float64": types.Float64,
     "uuid": Uuid,
     "text": types.CompactString("utf-8"),
     "texts": types.CompactArray(types.CompactString("utf-8")),

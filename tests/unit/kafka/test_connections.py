@@ -191,9 +191,16 @@ def answered(number: int, answer: bytes) -> bytes:
 
 @asynccontextmanager
 async def talking(
-    answer: Callable[[int], bytes], *, ends: bool = False, heard: asyncio.Queue[bytes] | None = None
+    answer: Callable[[int], bytes],
+    *,
+    ends: bool = False,
+    heard: asyncio.Queue[bytes] | None = None,
+    later_s: Callable[[], float] = lambda: 0.0,
 ) -> AsyncIterator[Any]:
-    """Connect to a server that answers each request by its number; where it ``ends``, only the first."""
+    """Connect to a server that answers each request by its number; where it ``ends``, only the first.
+
+    It reads none before ``later_s``.
+    """
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(asyncio.IncompleteReadError), contextlib.closing(writer):
@@ -201,6 +208,7 @@ async def talking(
                 request = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
                 if heard is not None:
                     heard.put_nowait(request)
+                await asyncio.sleep(later_s())
                 writer.write(answer(int.from_bytes(request[4:8], "big")))
                 if ends:
                     break

@@ -9,6 +9,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from processor.engine.ids.clock import NEVER
 from processor.engine.ids.passes import Passes
 from processor.engine.verdict import Verdict
 from processor.judges.escapes import gauge as of_gauge
@@ -276,6 +277,29 @@ def test_only_what_has_committed_counts() -> None:
     again.committed()
     gauge.keep_up()
     assert gauge.report().counts[WINDOW].seen == 1
+
+
+@pytest.mark.parametrize("bad", [1, 40])
+def test_first_records_that_cannot_be_judged_switch_nothing_off(bad: int) -> None:
+    gauge = small_gauge()
+    gauge.tell(tells=True)
+    sampler = IdSampler(gauge, 0, collisions=False, renews=False)
+    for more in (0, 1, 2):
+        verdict = np.full(bad + more, Verdict.QUARANTINE, np.uint8)
+        verdict[bad:] = Verdict.PASS
+        lot = np.full(bad + more, 2**64 - 1, np.uint64)
+        lot[bad:] = 5 << 60
+        reading_ms = np.full(bad + more, NEVER)
+        reading_ms[bad:] = 1_000 + np.arange(more)
+        sampler.saw(ids_of(lot), verdict, reading_ms)
+        sampler.committed()
+        gauge.keep_up()
+        assert gauge.report().failures == 0
+        said = gauge.unsaid()
+        assert [(each.from_ms, each.to_ms) for each in said] == [(1_000, 999 + more)] * (more > 0)
+        assert [read_message(each, 1, LATEST_MS)[1][0].from_ms for each in messages(b"somebody", said)] == (
+            [1_000] * (more > 0)
+        )
 
 
 def test_a_duplicate_moves_on_what_a_copy_is_compared_with_only_where_it_renews_its_id() -> None:

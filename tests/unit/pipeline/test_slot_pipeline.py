@@ -14,8 +14,10 @@ import pytest
 from processor.engine.extract.sequence import HeaderSequence, SequenceFormat
 from processor.errors import RebuildError, StopError
 from processor.judges.watermark import PartitionWatermark
+from processor.kafka.transactions.pace import LEAST_BYTES
 from processor.ops.metrics import Metrics
 from processor.pipeline import slot_pipeline as pipelines
+from processor.pipeline.complaints import MOST_AT_ONCE
 from processor.pipeline.hop_kinds import HopKind
 from processor.pipeline.hops import only_hop
 from processor.pipeline.ports import OpenPartition, Topics, new_position
@@ -55,6 +57,7 @@ class RecordingOutput:
     def __init__(self, said: list[str]) -> None:
         self.said = said
         self.fail_at: str | None = None
+        self.while_flushing: Callable[[], None] = lambda: None
         self.sent: list[tuple[str, int, list[EncodedBatch]]] = []
         self._next: dict[tuple[str, int], int] = {}
         self._ends: dict[tuple[str, int], int] = {}
@@ -79,6 +82,7 @@ class RecordingOutput:
 
     async def flush(self) -> None:
         self._say("flush")
+        self.while_flushing()
 
     def next_offset(self, topic: str, partition: int) -> int:
         return self._next[topic, partition]
@@ -379,6 +383,49 @@ def test_where_a_step_fails_nothing_is_written_locally_and_a_new_start_judges_th
     assert offsets(again.output.records(SINK)) == offsets(slot.output.records(SINK)) == [0, 1]
 
 
+# ---------------------------------------------------------------- what brokers take
+
+
+def test_where_brokers_take_little_a_transaction_has_a_part_of_a_batch_and_all_of_it_passes_in_order() -> None:
+    slot = Slot()
+    slot.pipeline.pace.most_bytes = LEAST_BYTES
+    some = [record(offset, offset, bytes(500)) for offset in range(50)]
+    large = record(50, 50, bytes(2 * LEAST_BYTES))
+    slot.take(chunk(by_hand([*some, large, record(51, 51)])))
+    slot.commit()
+    assert offsets(slot.output.records(SINK)) == list(range(52))
+    commits = [int(each.split()[-1][:-1]) for each in slot.said if each.startswith("offsets")]
+    # Seven records make 4 kB, and each went without a wait, so the next may have more.
+    assert commits[:2] == [7, 17]
+    assert len(commits) < 10
+    assert commits[-1] == 52
+
+
+def test_the_first_transaction_holds_no_more_than_it_may_however_its_pieces_are_cut() -> None:
+    slot = Slot()
+    half = [record(offset, offset, bytes(100_000)) for offset in range(8)]
+    more = [record(offset, offset, bytes(100_000)) for offset in range(8, 16)]
+    slot.take(chunk(by_hand(half)), chunk(by_hand(more), position=8))
+    slot.commit()
+    assert [each for each in slot.said if each.startswith("offsets")] == ["offsets {0: 10}", "offsets {0: 16}"]
+    assert offsets(slot.output.records(SINK)) == list(range(16))
+
+
+def test_a_commit_that_takes_long_makes_the_next_one_smaller() -> None:
+    seconds = 0.0
+    slot = Slot(clock=lambda: seconds)
+
+    def passes() -> None:
+        nonlocal seconds
+        seconds += 20
+
+    slot.output.while_flushing = passes
+    before = slot.pipeline.pace.most_bytes
+    slot.take(came(1, 2))
+    slot.commit()
+    assert slot.pipeline.pace.most_bytes < before
+
+
 # ---------------------------------------------------------------- receipts and the origin
 
 
@@ -530,16 +577,21 @@ def test_a_record_that_cannot_be_judged_goes_to_quarantine_and_changes_no_state(
             (b"seqmark.source", b"source:0:%d" % offset),
         )
         for offset, code, detail in [
-            (
-                1,
-                b"header_malformed",
-                b"a header that the record is judged by has no value, or not of its form",
-            ),
-            (2, b"header_missing", b"the record lacks a header that it is judged by"),
+            (1, b"header_malformed", b"header seq has 2 bytes; decimal digits are wanted"),
+            (2, b"header_missing", b"header seq is missing; decimal digits are wanted"),
         ]
     ]
     assert found[0].headers[:-3] == ((b"seq", b"x9"),)
     assert slot.committed() == (4, 6)
+
+
+def test_of_very_many_bad_records_each_says_what_it_may_be() -> None:
+    slot = Slot()
+    slot.take(came(*["x"] * (MOST_AT_ONCE + 1)))
+    slot.commit()
+    details = [dict(each.headers)[b"seqmark.detail"] for each in slot.output.records(QUARANTINE)]
+    assert details[:-1] == [b"header seq has 1 byte; decimal digits are wanted"] * MOST_AT_ONCE
+    assert b" no value, or not of its form: header seq (decimal digits are wanted)" in (details[-1] or b"")
 
 
 @pytest.mark.parametrize("bad", [0, 1, 3])

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from processor.errors import RebuildError, StopError
+from processor.kafka.transactions.pace import Pace
 from processor.ops.metrics import Metrics
 from processor.worker.drain_goal import DrainGoal
 from processor.worker.open_slot import OpenSlot
@@ -28,6 +29,7 @@ class CountingPipeline:
     def __init__(self) -> None:
         self.partitions: dict[int, Any] = {}
         self.begun_at: float | None = 0.0
+        self.pace = Pace()
         self.commits = 0
 
     def due_at(self, interval_s: float) -> float | None:
@@ -54,7 +56,12 @@ async def ignore(event: Event) -> None:
 def working() -> tuple[SlotRun, OpenSlot, SlotWork, CountingPipeline]:
     """A slot at work; its life is set, for no broker is there."""
     context: Any = SimpleNamespace(
-        application_id="a", slots=1, commit_interval_s=0.0, metrics=Metrics(), progressed=lambda: None
+        application_id="a",
+        slots=1,
+        commit_interval_s=0.0,
+        transaction_timeout_ms=60_000,
+        metrics=Metrics(),
+        progressed=lambda: None,
     )
     topics = SimpleNamespace(changelog="p-changelog", source="p")
     kind: Any = SimpleNamespace(hop=SimpleNamespace(name="p"), topics=topics)
