@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+import time
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships none
+from pyspark.errors import PySparkException
 
 from processor.errors import StopError
-from spark_sink.outputs.output import raised_in_batch
+from spark_sink.outputs.output import PATIENCE_S, StoppedError, Stopping, pause_s, raised_in_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Result = TypeVar("Result")
 
 
 class _Remedy(NamedTuple):
@@ -81,6 +90,25 @@ def explain(name: str, topic: str, error: BaseException) -> StopError:
 def was_too_slow(error: BaseException) -> bool:
     """Return whether a Python worker of Spark's did not start within the 10 s that Spark waits for one."""
     return re.search(_TOO_SLOW, str(error)) is not None
+
+
+def patiently(work: Callable[[], Result], what: str, say: Callable[[str], None], stopping: Stopping) -> Result:
+    """Do work again, after growing pauses, for as long as Python workers of Spark's do not start in time.
+
+    Raises:
+        StoppedError: The process is to end meanwhile.
+    """
+    began, waits = time.monotonic(), 0
+    while True:
+        try:
+            return work()
+        except (PySparkException, Py4JError) as error:
+            if not was_too_slow(error) or time.monotonic() - began > PATIENCE_S:
+                raise
+        pause, waits = pause_s(waits), waits + 1
+        say(f"{what}: a Python worker of Spark's did not start in time, next try in {pause:g} s")
+        if stopping.within(pause):
+            raise StoppedError(f"{what}: ended while a Python worker of Spark's was waited for; it comes again")
 
 
 def _meaning(text: str) -> str:

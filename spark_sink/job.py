@@ -3,13 +3,13 @@
 The steps of a start, one aggregate after the other: 1. the checkpoint's lock; 2. what it has counted is
 compared with the config, its topic with the one that is there, and how it reads is chosen, for which executors
 may be asked; 3. what was left to be written aside, which also finds a checkpoint that is gone. Then it is known
-which of them share what they read, and again one after the other: 4. the output is prepared; 5. what is counted
-is written down, and the query starts. After the last query has ended: 6. what is still to be written aside
-(with `available_now`), 7. Spark stops. Where one query fails the others are stopped,
+which of them share what they read, and again one after the other: 4. the output is prepared, and what is
+counted is written down; 5. the query starts. After the last query has ended: 6. what is still to be written
+aside (with `available_now`), 7. Spark stops. Where one query fails the others are stopped,
 and the process ends with its error: an operator sees a process that is down, not an aggregate that is quiet.
-Only one that was not begun in time, by Spark's own limit of 10 s, is begun again.
+Only one that does not begin in time, by Spark's own limit of 10 s, stops no other (`spark_sink.query.running`).
 
-Signals and Spark's threads talk to the main thread by one queue, whose `put` may be called from a handler.
+Whatever the main thread waits for, it follows the queries that run meanwhile.
 
 With the trigger `availableNow` Spark makes one batch of Seqmark's own source. Where batches are bounded,
 `available_now` is a query that reads what was there at its start, and is stopped when it has nothing to do.
@@ -17,10 +17,10 @@ With the trigger `availableNow` Spark makes one batch of Seqmark's own source. W
 
 from __future__ import annotations
 
+import threading
 from contextlib import ExitStack
 from functools import cache
-from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # it ships none
 from pyspark.errors import PySparkException
@@ -49,9 +49,9 @@ from spark_sink.query.executors import why_lacking
 from spark_sink.query.families import shared_reads
 from spark_sink.query.job_options import Audience, SinkOptions
 from spark_sink.query.partial_rows import DAEMON, ReadingWay, bounded, chosen_way, merged, stream_partials
-from spark_sink.query.progress import OBSERVED, IdleQuery, Progress, Reports, SinkMetrics, Totals
+from spark_sink.query.progress import OBSERVED, Progress, Reports, SinkMetrics, Totals
 from spark_sink.query.records import stream_records
-from spark_sink.query.running import BEGINNINGS, RunningQuery
+from spark_sink.query.running import JobStopping, Queries, RunningQuery
 from spark_sink.query.topics import SourceTopic, is_another
 from spark_sink.query.uncounted import FIRST
 from spark_sink.session import LAKES, outlived, spark_session
@@ -70,7 +70,6 @@ if TYPE_CHECKING:
 __all__ = ["Audience", "SinkJob", "SinkOptions"]
 
 _STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-_LOOK_S = 5.0
 _IDLE_MS = ("spark.sql.streaming.noDataProgressEventInterval", "100")
 """How long a query has nothing to do before Spark says so, and how often."""
 
@@ -95,24 +94,22 @@ class SinkJob:
         self._sinks = sinks
         self._options = options
         self._audience = audience
-        self._news: SimpleQueue[StopError | IdleQuery | str | None] = SimpleQueue()
-        self._stop_waiting: SimpleQueue[None] = SimpleQueue()
         self._asked_to_stop = False
-        self._stopping = False
-        # By the query's runId.
-        self._running: dict[str, RunningQuery] = {}
         self._asides: dict[str, SideOutput] = {}
         self._lacking: Callable[[], str] = lambda: ""
         self.metrics = SinkMetrics()
         self.totals = {sink.name: Totals() for sink in sinks}
         self._topics = {sink.name: sink.topic for sink in sinks}
+        self._queries = Queries(audience, self.metrics, self.totals)
+        self._news = self._queries.news
+        self._stopping = JobStopping(self._queries)
 
     def stop(self) -> None:
         """Ask the job to end soon; may be called from a signal's handler."""
         self._asked_to_stop = True
         # In this order: a query that gives up waiting is then no news any more.
         self._news.put(None)
-        self._stop_waiting.put(None)
+        self._stopping.ask()
 
     def run(self, *, started: Callable[[], None] = lambda: None) -> None:
         """Run the queries until they have ended (`available_now`), one fails, or `stop` is called.
@@ -123,6 +120,7 @@ class SinkJob:
         Raises:
             StopError: One failed; says which, why and what to do.
         """
+        self._stopping.main = threading.get_ident()
         settings = {
             "spark.sql.streaming.stateStore.providerClass": _STATE_STORE,
             "spark.scheduler.mode": "FAIR",
@@ -160,13 +158,17 @@ class SinkJob:
             loss = self._options.accept_loss
             shared = shared_reads(spark, reads, open_things, self._audience.say, accept_loss=loss)
             for each in opened:
-                self._start(spark, each, shared.get(each.sink.name))
-            self._follow()
-            finished = not self._stopping
+                self._queries.add(self._prepared(spark, each, shared.get(each.sink.name)))
+            finished = not self._queries.follow()
         except StoppedError as stopped:
             self._audience.say(str(stopped))
         finally:
-            self._end(finish=finished and self._options.available_now)
+            if not finished:
+                # One that waits for a database does not hear that it is stopped.
+                self._stopping.ask()
+            self._queries.end(finish=finished and self._options.available_now)
+        if finished:
+            self._queries.require_all_begun()
 
     # ------------------------------------------------------------------ start
 
@@ -180,8 +182,8 @@ class SinkJob:
         except (PySparkException, Py4JError) as error:
             raise explain(sink.name, sink.topic, error) from error
 
-    def _start(self, spark: SparkSession, opened: _Opened, shared: SharedRead | None) -> None:
-        """Do steps 4 and 5."""
+    def _prepared(self, spark: SparkSession, opened: _Opened, shared: SharedRead | None) -> RunningQuery:
+        """Do step 4."""
         sink, model, topic, known, way = opened
         try:
             place = OutputPlace(
@@ -190,7 +192,7 @@ class SinkJob:
                 self._settings.kafka,
                 self._settings.worker.create_topics,
                 self._audience.say,
-                self._stop_waiting,
+                self._stopping,
                 lambda: topic.require(known.topic_id, partitions=1 if way.bound and not way.plan else None),
             )
             output = open_output(place)
@@ -204,14 +206,12 @@ class SinkJob:
                 rows = self._rows(spark, opened, shared)
                 return output.start(self._writer(rows, sink, output, until_idle=until_idle))
 
-            running = RunningQuery(sink, self._asides[sink.name], begin, until_idle)
         except (PySparkException, Py4JError) as error:
             raise explain(sink.name, sink.topic, error) from error
-        running.aside.began(str(running.query.id), lambda: topic.require(known.topic_id))
-        self._running[running.run] = running
-        self.metrics.up.labels(sink.name).set(1)
         how = "summed up as it is read" if way.plan else f"read event by event by Spark: {way.why}"
         self._audience.say(f"{sink.name}: {sink.topic} to {sink.output.kind}, mode {output.mode}; {how}")
+        aside = self._asides[sink.name]
+        return RunningQuery(sink, aside, begin, lambda: topic.require(known.topic_id), until_idle)
 
     def _open_state(
         self, spark: SparkSession, sink: Sink, model: EventModel, topic: SourceTopic
@@ -267,6 +267,7 @@ class SinkJob:
             model,
             accept_loss=self._options.accept_loss,
             audience=SideOutputAudience(self._audience.say, self._audience.warn, wrote, self._news.put),
+            stopping=self._stopping,
         )
         aside.open(forget=forget)
         # Before the query starts: its first batch may be reported before `start` returns.
@@ -322,75 +323,3 @@ class SinkJob:
             self._news.put(explain(progress.sink, self._topics[progress.sink], error))
         except Exception as error:  # noqa: BLE001 - see above: it would be lost
             self._news.put(StopError(f"aggregate {progress.sink}: {type(error).__name__}: {error}"))
-
-    def _follow(self) -> None:
-        """Wait until all have ended, or somebody asks to stop; raise what one of them failed with."""
-        while not all(each.ended for each in self._running.values()):
-            try:
-                news = self._news.get(timeout=_LOOK_S)
-            except Empty:
-                # Spark's reports may be dropped where there are too many of them.
-                for each in list(self._running.values()):
-                    if each.given_up():
-                        self._ended(each)
-                continue
-            if news is None:
-                self._stopping = True
-                return
-            if isinstance(news, StopError):
-                raise news
-            if isinstance(news, IdleQuery):
-                self._has_read(self._running.get(news.run))
-            elif news in self._running:
-                self._ended(self._running[news])
-
-    def _has_read(self, each: RunningQuery | None) -> None:
-        """Stop a query that has read what was there at its start; its end is news of its own."""
-        if each is not None and each.until_idle and not each.idle:
-            each.idle = True
-            self._stop(each)
-
-    def _ended(self, each: RunningQuery) -> None:
-        each.ended = True
-        self.metrics.up.labels(each.sink.name).set(0)
-        # What it was stopped in was no batch.
-        error: Any = None if each.idle else each.query.exception()
-        if error is not None and not self._began_again(each, error):
-            raise explain(each.sink.name, each.sink.topic, error) from None
-
-    def _began_again(self, each: RunningQuery, error: BaseException) -> bool:
-        """Begin a query again that was not begun in time; return whether it was one."""
-        run = each.run
-        try:
-            again = each.begins_again(error)
-        except (PySparkException, Py4JError) as failed:
-            raise explain(each.sink.name, each.sink.topic, failed) from failed
-        if again:
-            del self._running[run]
-            self._running[each.run] = each
-            self.metrics.up.labels(each.sink.name).set(1)
-            self._audience.say(
-                f"{each.sink.name}: a Python worker of Spark's did not start in time, before anything was "
-                f"read; it begins again, {each.beginnings} of {BEGINNINGS}"
-            )
-        return again
-
-    # ------------------------------------------------------------------ end
-
-    def _end(self, *, finish: bool) -> None:
-        # One that waits for a database does not hear that it is stopped.
-        self._stop_waiting.put(None)
-        for each in self._running.values():
-            self._stop(each)
-        for each in self._running.values():
-            each.aside.close(finish=finish)
-
-    def _stop(self, each: RunningQuery) -> None:
-        """Stop a query; the batch that it is in comes again at the next start."""
-        if each.ended:
-            return
-        try:
-            each.query.stop()
-        except (PySparkException, Py4JError) as error:
-            self._audience.say(f"{each.sink.name}: {explain(each.sink.name, each.sink.topic, error)}")
-        self.metrics.up.labels(each.sink.name).set(0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -74,6 +75,14 @@ _JVM_S = 10.0
 _UNANSWERED = "Exception while sending command."
 """What py4j logs by the root logger, with a traceback, of a call that the JVM did not answer."""
 
+_LAUNCHER = """#!/bin/sh
+set -f; IFS=:; path=
+for each in $PYTHONPATH; do case $each in */pyspark.zip) ;; *) path=$path:$each ;; esac; done
+PYTHONPATH=${path#:} exec %s "$@"
+"""
+"""Starts this Python without the PySpark that Spark puts first: it has no compiled modules, and to compile them
+takes each process 0.6 CPU seconds of the 10 s that Spark waits for it. Here the installed one is as good."""
+
 # A driver that executors on other machines have to reach must not call itself this.
 _LOCAL_SETTINGS = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
@@ -137,7 +146,10 @@ def spark_session(  # noqa: PLR0913 - all but the first are named, and have a va
         BrokerError: There is no suitable Java, or the connector's jars cannot be fetched.
         StopError: Spark does not start.
     """
-    with tempfile.TemporaryDirectory(prefix="seqmark-spark-", ignore_cleanup_errors=True) as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="seqmark-spark-", ignore_cleanup_errors=True) as folder,
+        _workers_python(master, Path(folder)),
+    ):
         launch: dict[str, str] = {}
         # Under spark-submit the JVM is there already: master, memory and packages were given to it.
         if "PYSPARK_GATEWAY_PORT" not in os.environ:
@@ -171,6 +183,23 @@ def spark_session(  # noqa: PLR0913 - all but the first are named, and have a va
             session.stop()
 
 
+@contextmanager
+def _workers_python(master: str, folder: Path) -> Iterator[None]:
+    """Let workers run what runs here, and not whatever python3 is on the PATH, unless the user says what."""
+    if "PYSPARK_PYTHON" in os.environ:
+        yield
+        return
+    launcher = folder / "python"
+    launcher.write_text(_LAUNCHER % shlex.quote(sys.executable))
+    launcher.chmod(0o700)
+    # On other machines there is no launcher.
+    os.environ["PYSPARK_PYTHON"] = str(launcher) if _is_local(master) else sys.executable
+    try:
+        yield
+    finally:
+        del os.environ["PYSPARK_PYTHON"]
+
+
 def _keep_artifacts(spark: SparkSession, folder: str) -> None:
     """Let Spark keep what belongs to a session in ``folder``, and its JVM remove that if this process cannot.
 
@@ -192,7 +221,10 @@ def _keep_artifacts(spark: SparkSession, folder: str) -> None:
 
 def runs_here(spark: SparkSession) -> bool:
     """Return whether tasks run in the driver's own process, which those of `local-cluster` do not."""
-    master = str(spark.sparkContext.master)
+    return _is_local(str(spark.sparkContext.master))
+
+
+def _is_local(master: str) -> bool:
     return master == "local" or master.startswith("local[")
 
 
@@ -245,8 +277,6 @@ def _launch(
     if java.note:
         say(java.note)
     os.environ["JAVA_HOME"] = str(java.home)
-    # Workers run what runs here, and not whatever python3 is on the PATH.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return {
         "spark.master": master,
         **({"spark.jars": ",".join(str(jar) for jar in jars)} if jars else {}),

@@ -34,14 +34,15 @@ from pyspark.sql import functions as sql
 
 from processor.errors import StopError
 from schemas.event.written import read_model, written_model
-from spark_sink.failures import explain
+from spark_sink.failures import explain, patiently
 from spark_sink.files import Files
+from spark_sink.outputs.output import StoppedError, Stopping
 from spark_sink.query.checkpoint import Checkpoint, PlannedBatch
 from spark_sink.query.definition import read_definition
 from spark_sink.query.events import bad_records, by_any, judged, late_events, uncounted
 from spark_sink.query.partial_rows import read_uncounted
 from spark_sink.query.records import batch_records
-from spark_sink.query.uncounted import hardly_any, why_late, why_unreadable
+from spark_sink.query.uncounted import HardlyCounted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,6 +97,7 @@ class SideOutput:
         model: The events' model.
         accept_loss: Whether the query goes on where retention has removed records.
         audience: Hears what was written aside.
+        stopping: Ends a wait for Spark.
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class SideOutput:
         *,
         accept_loss: bool,
         audience: SideOutputAudience,
+        stopping: Stopping | None = None,
     ) -> None:
         self._spark = spark
         self._kafka = kafka
@@ -114,6 +117,7 @@ class SideOutput:
         self._model = model
         self._accept_loss = accept_loss
         self._audience = audience
+        self._stopping = stopping or Stopping()
         self._files = Files(spark, sink.aside_path)
         self._checkpoint = Checkpoint(spark, sink.checkpoint)
         self._query: str | None = None
@@ -125,8 +129,7 @@ class SideOutput:
         self._inherited_models = [model]
         self._max_ahead_ms = sink.max_ahead
         self._inherited_ms: int | None = self._max_ahead_ms
-        self._uncounted = Written(0, 0)
-        self._warned = False
+        self._first = HardlyCounted(sink, audience.warn)
         # Between Spark's reports and the start of the query: both write the state.
         self._noting = threading.Lock()
         self._wake = threading.Event()
@@ -209,7 +212,7 @@ class SideOutput:
         self._work()
 
     def began(self, query: str, require_topic: Callable[[], None]) -> None:
-        """Remember whose output this is, once the query has an id, and begin to work.
+        """Remember whose output this is, once the query has an id, and begin to work; again: do nothing.
 
         Args:
             query: The id.
@@ -217,6 +220,8 @@ class SideOutput:
                 offsets there is nothing of it.
         """
         self._require_topic = require_topic
+        if self._thread is not None:
+            return
         with self._noting:
             if self._query is None:
                 self._query = query
@@ -279,6 +284,8 @@ class SideOutput:
                 self._wake.wait()
                 self._wake.clear()
                 self._work()
+        except StoppedError:
+            return
         except StopError as error:
             self._audience.failed(error)
         except Exception as error:  # noqa: BLE001 - the query must not go on without this thread
@@ -286,8 +293,11 @@ class SideOutput:
 
     # ------------------------------------------------------------------ after it has ended
 
-    def close(self, *, finish: bool) -> None:
+    def close(self, *, finish: bool) -> int:
         """End the thread; with ``finish`` write all that is left to do before.
+
+        Returns:
+            How many batches are left to be written.
 
         Raises:
             StopError: What is left cannot be written; the next start tries again.
@@ -297,7 +307,11 @@ class SideOutput:
         if self._thread is not None:
             self._thread.join()
         if finish:
-            self._catch_up()
+            try:
+                self._catch_up()
+            except StoppedError as stopped:
+                self._audience.say(str(stopped))
+        return len(self._files.names(_TODO))
 
     # ------------------------------------------------------------------ steps 4 and 5
 
@@ -315,7 +329,12 @@ class SideOutput:
         self._require_topic()
         try:
             # Builds before `max_ahead` took down none, and held no event against it.
-            written = self._read_again(batch, why, self._models_of(todo), todo.get("max_ahead_ms"))
+            written = patiently(
+                lambda: self._read_again(batch, why, self._models_of(todo), todo.get("max_ahead_ms")),
+                f"{self._sink.name}: what batch {number} did not count",
+                self._audience.say,
+                self._stopping,
+            )
         except (PySparkException, Py4JError) as error:
             told = explain(self._sink.name, self._sink.topic, error)
             raise StopError(
@@ -346,7 +365,7 @@ class SideOutput:
             if why.bad is not False:
                 bad = self._store(bad_records(kept), f"bad/batch={batch.number}")
             if why.first is not None:
-                self._look_at(kept, Written(late, bad), why.first)
+                self._first.look_at(kept, late, bad, why.first)
         finally:
             kept.unpersist()
         return Written(late, bad)
@@ -363,20 +382,6 @@ class SideOutput:
             return read_uncounted(spark, kafka, sink, model, batch, max_ahead_ms=max_ahead_ms, accept_loss=loss)
         records = batch_records(spark, kafka, sink, batch, accept_loss=loss)
         return uncounted(judged(records, sink, model, max_ahead_ms=max_ahead_ms), batch.late_watermark_ms)
-
-    def _look_at(self, kept: DataFrame, written: Written, first: int) -> None:
-        """Warn, once, where hardly any of the first records was counted."""
-        late, bad = self._uncounted.late + written.late, self._uncounted.bad + written.bad
-        self._uncounted = Written(late, bad)
-        if self._warned or not hardly_any(first, late + bad):
-            return
-        unreadable = bad >= late
-        # Of bad records that came in a batch before nothing is kept: the next one that has some says why.
-        if unreadable and not written.bad:
-            return
-        self._warned = True
-        told = why_unreadable(kept, self._sink, bad, first) if unreadable else why_late(self._sink, late, first)
-        self._audience.warn(f"{self._sink.name}: {told}")
 
     def _store(self, rows: DataFrame, name: str) -> int:
         """Write rows as JSON lines, over what an earlier attempt has left; return how many."""

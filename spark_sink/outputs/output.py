@@ -8,13 +8,13 @@ and for readers in docs/spark.md.
 from __future__ import annotations
 
 import re
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from processor.errors import StopError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from queue import SimpleQueue
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
@@ -27,8 +27,43 @@ _QUERY_ID = "sql.streaming.queryId"
 """Spark's `StreamExecution.QUERY_ID_KEY`: a local property of the thread that runs the batch."""
 
 
+FIRST_WAIT_S = 0.5
+LONGEST_WAIT_S = 15.0
+PATIENCE_S = 900.0
+"""A server that is patched or fails over is back in minutes, and so is a busy machine. Longer is a person's
+matter."""
+
+
+def pause_s(waits: int) -> float:
+    """Return how long to wait for something outside, after so many waits."""
+    return min(FIRST_WAIT_S * (1 << min(waits, 10)), LONGEST_WAIT_S)
+
+
 class StoppedError(StopError):
     """An output waited for something outside when the process was asked to end: no failure."""
+
+
+class Stopping:
+    """Tells those who wait for something outside that the process is to end.
+
+    By a queue and no event, because a signal's handler may put into one at any time.
+    """
+
+    def __init__(self) -> None:
+        self._asked: SimpleQueue[None] = SimpleQueue()
+
+    def ask(self) -> None:
+        """Let all waits end."""
+        self._asked.put(None)
+
+    def within(self, seconds: float) -> bool:
+        """Wait; return whether the process is to end."""
+        try:
+            self._asked.get(timeout=seconds)
+        except Empty:
+            return False
+        self._asked.put(None)  # for whoever else waits
+        return True
 
 
 class SinkOutput(Protocol):
@@ -64,9 +99,8 @@ class OutputPlace(NamedTuple):
     create_topics: bool
     """``worker.create_topics``: whether to create a missing topic."""
     say: Callable[[str], None]
-    stopping: SimpleQueue[None] | None = None
-    """Something is put here when the process is to end: whoever waits for something outside gives up then, and
-    puts back what it took, for the others."""
+    stopping: Stopping | None = None
+    """Whoever waits for something outside gives up when the process is to end."""
     require_topic: Callable[[], None] = lambda: None
     """Refuses a topic that is not the one that the query began with. Asked before and after a batch is written:
     a batch that was planned or read across the change must not come into the commit log."""

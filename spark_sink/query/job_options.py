@@ -46,5 +46,5 @@ class Audience(Protocol):
         ...
 
     def progress(self, totals: Mapping[str, Totals]) -> None:
-        """Show how far the aggregates are; called after each batch, from Spark's threads."""
+        """Show how far the aggregates are; called after each batch, from Spark's threads, and now and then."""
         ...

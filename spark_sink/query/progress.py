@@ -176,6 +176,8 @@ class Totals:
     rows: int = 0
     late: int = 0
     bad: int = 0
+    left: int = 0
+    """Batches of which what was not counted is written aside at the next start."""
     last: Progress | None = field(default=None)
 
 

@@ -13,6 +13,8 @@ from schemas.config.values import duration_words
 from spark_sink.query.events import BAD
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame
 
     from schemas.config import Sink
@@ -29,6 +31,37 @@ _LONGEST = 40
 def hardly_any(records: int, uncounted: int) -> bool:
     """Say whether so many of the records were not counted that it can be no accident."""
     return uncounted > _SHARE * records
+
+
+class HardlyCounted:
+    """Warns, once, where hardly any of a run's first records was counted."""
+
+    def __init__(self, sink: Sink, warn: Callable[[str], None]) -> None:
+        self._sink, self._warn = sink, warn
+        self._late = self._bad = 0
+        self._warned = False
+
+    def look_at(self, kept: DataFrame, late: int, bad: int, first: int) -> None:
+        """Look at what one of the first batches did not count.
+
+        Args:
+            kept: What `spark_sink.query.events.uncounted` returns of it.
+            late: Its late events.
+            bad: Its records that are no events.
+            first: Records of the run up to its end.
+        """
+        self._late += late
+        self._bad += bad
+        if self._warned or not hardly_any(first, self._late + self._bad):
+            return
+        unreadable = self._bad >= self._late
+        # Of bad records that came in a batch before nothing is kept: the next one that has some says why.
+        if unreadable and not bad:
+            return
+        self._warned = True
+        sink = self._sink
+        told = why_unreadable(kept, sink, self._bad, first) if unreadable else why_late(sink, self._late, first)
+        self._warn(f"{sink.name}: {told}")
 
 
 def why_unreadable(kept: DataFrame, sink: Sink, bad: int, records: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -24,7 +23,7 @@ from schemas.event import (
     TimestampType,
 )
 from spark_sink.outputs import open_output
-from spark_sink.outputs.output import OutputPlace
+from spark_sink.outputs.output import OutputPlace, Stopping
 from spark_sink.outputs.postgres import output as module
 from spark_sink.outputs.postgres.batch import Batch, write_batch
 from spark_sink.outputs.postgres.output import PostgresTable, storable
@@ -76,7 +75,7 @@ def made(
         checkpoint="unused",
     )
     kafka = Kafka(bootstrap_servers="unused:9092")
-    place = OutputPlace(spark, sink, kafka, create_topics=False, say=print, stopping=SimpleQueue())
+    place = OutputPlace(spark, sink, kafka, create_topics=False, say=print, stopping=Stopping())
     return cast("PostgresTable", open_output(place))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 import traceback
-from queue import SimpleQueue
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -15,8 +14,8 @@ from psycopg import errors
 from pydantic import SecretStr
 
 from processor.errors import ConfigError, SeqmarkError, StopError
-from spark_sink.outputs.output import StoppedError
-from spark_sink.outputs.postgres import server as module
+from spark_sink.outputs import output as module
+from spark_sink.outputs.output import StoppedError, Stopping
 from spark_sink.outputs.postgres.server import Server
 from tests.support.kafka.topics import until
 from tests.support.spark_sink.postgres import rows
@@ -31,9 +30,7 @@ NOBODY = "postgresql://me:geheim@127.0.0.1:1/db"
 """Nothing listens on port 1."""
 
 
-def server(
-    url: str, told: list[str], stopping: SimpleQueue[None] | None = None, patience_s: float = 60
-) -> Server:
+def server(url: str, told: list[str], stopping: Stopping | None = None, patience_s: float = 60) -> Server:
     return Server(SecretStr(url), "hourly", told.append, stopping=stopping, patience_s=patience_s)
 
 
@@ -85,7 +82,7 @@ def test_a_database_that_stays_away_ends_the_query_when_patience_ends() -> None:
 
 def test_who_is_asked_to_end_waits_no_longer() -> None:
     told: list[str] = []
-    stopping: SimpleQueue[None] = SimpleQueue()
+    stopping = Stopping()
     ended: list[BaseException] = []
 
     def wait() -> None:
@@ -98,7 +95,7 @@ def test_who_is_asked_to_end_waits_no_longer() -> None:
     for each in waiting:
         each.start()
     until(lambda: len(told) >= 2, "both wait")
-    stopping.put(None)
+    stopping.ask()
     for each in waiting:
         each.join(60)
     assert len(ended) == 2

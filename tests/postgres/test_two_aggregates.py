@@ -33,9 +33,15 @@ pytestmark = [
 ]
 
 
+@pytest.mark.parametrize("at_start", [False, True])
 @pytest.mark.usefixtures("spark")
 def test_one_that_fails_ends_the_process_though_another_waits_for_its_database(
-    broker: Broker, own_postgres: OwnPostgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broker: Broker,
+    own_postgres: OwnPostgres,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    at_start: bool,
 ) -> None:
     own, bootstrap = own_postgres(), broker.bootstrap_servers
     topics = [unique("clean") for _ in range(2)]
@@ -49,9 +55,10 @@ def test_one_that_fails_ends_the_process_though_another_waits_for_its_database(
         return any(part in each for each in audience.said)
 
     def fails_later(_self: console.Terminal, _rows: DataFrame, _batch: int) -> None:
-        until(lambda: said("table: "), "the other one runs")
-        own.stop()
-        send(bootstrap, topics[1], sent, 1)
+        if not at_start:
+            until(lambda: said("table: "), "the other one runs")
+            own.stop()
+            send(bootstrap, topics[1], sent, 1)
         until(lambda: said("waits for PostgreSQL"), "the other one waits")
         raise StopError("no room")
 
@@ -64,5 +71,7 @@ def test_one_that_fails_ends_the_process_though_another_waits_for_its_database(
         sink(tmp_path, topics[1], "table", table, **short),
     )
 
+    if at_start:
+        own.stop()
     with pytest.raises(StopError, match="no room"):
         SinkJob(config, config.aggregates, SinkOptions(master="local[2]"), audience).run()

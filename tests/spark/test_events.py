@@ -13,7 +13,8 @@ import pytest
 from schemas.config import Kafka
 from schemas.event import EventModel
 from spark_sink.query.events import BAD, judged
-from spark_sink.side_output import SideOutput, SideOutputAudience, Why, Written
+from spark_sink.query.uncounted import HardlyCounted
+from spark_sink.side_output import SideOutput, SideOutputAudience, Why
 from tests.support.spark_sink.job import settings, sink
 from tests.support.spark_sink.sinks import HOUR, START, Click
 
@@ -57,10 +58,9 @@ def test_what_is_further_ahead_of_its_record_than_allowed_is_no_event(
 def side_output(
     spark: SparkSession,
     clicks: Sink,
-    warn: Callable[[str], None] = lambda _: None,
     failed: Callable[[StopError], None] = lambda _: None,
 ) -> SideOutput:
-    audience = SideOutputAudience(lambda _: None, warn, lambda _: None, failed)
+    audience = SideOutputAudience(lambda _: None, lambda _: None, lambda _: None, failed)
     kafka, model = Kafka(bootstrap_servers="127.0.0.1:9"), EventModel.load(clicks.event)
     return SideOutput(spark, kafka, clicks, model, accept_loss=False, audience=audience)
 
@@ -89,13 +89,13 @@ def test_a_batch_of_late_events_after_one_of_bad_records_is_warned_of(
         "127.0.0.1:9", sink(tmp_path, "t", "s", {"kind": "console"}, window="1 hour")
     ).aggregates
     warned: list[str] = []
-    opened = side_output(spark, clicks, warn=warned.append)
+    looked = HardlyCounted(clicks, warned.append)
     kept = spark.createDataFrame([(b"{}", None)], "value binary, bad string")
 
-    opened._look_at(kept, Written(late=0, bad=475), 530)
-    opened._look_at(kept, Written(late=470, bad=0), 1_000)
+    looked.look_at(kept, late=0, bad=475, first=530)
+    looked.look_at(kept, late=470, bad=0, first=1_000)
     assert not warned, "most are bad, and none of them is at hand to say why"
-    opened._look_at(kept, Written(late=10, bad=0), 1_010)
+    looked.look_at(kept, late=10, bad=0, first=1_010)
 
     (text,) = warned
     assert "480 of the first 1,010 events are late" in text

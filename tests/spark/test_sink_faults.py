@@ -17,7 +17,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from processor.errors import StopError
 from schemas.event import TextType
 from schemas.event.written import read_model, written_model
-from spark_sink import job, lock
+from spark_sink import lock
 from spark_sink.files import Files
 from spark_sink.lock import checkpoint_lock
 from spark_sink.outputs import console
@@ -115,7 +115,7 @@ class HeldUp(StreamingQueryListener):  # type: ignore[misc]  # untyped to mypy, 
 def test_an_end_that_spark_reports_late_does_not_end_the_next_run(
     spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "_LOOK_S", 0.2)
+    monkeypatch.setattr(running, "LOOK_S", 0.2)
     monkeypatch.setattr(running, "_REPORTS_S", 0.2)
     topic = filled(broker, 10)
     config = to_files(broker, tmp_path, topic)
@@ -142,7 +142,7 @@ class Behind(HeldUp):
 def test_reports_that_come_after_the_end_are_waited_for(
     spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job, "_LOOK_S", 0.2)
+    monkeypatch.setattr(running, "LOOK_S", 0.2)
     topic = filled(broker, 10)
     behind = Behind()
     spark.streams.addListener(behind)

@@ -140,6 +140,7 @@ class _SinkTerminal:
     def __init__(self) -> None:
         self._live = Live(console=people(), auto_refresh=False)
         self._next_line = time.monotonic() + _LINE_S
+        self._lines: list[str] = []
 
     def __enter__(self) -> Self:
         return self
@@ -168,16 +169,21 @@ class _SinkTerminal:
             self._live.update(_table(totals), refresh=True)
         elif time.monotonic() >= self._next_line:
             self._next_line = time.monotonic() + _LINE_S
-            for name, each in totals.items():
-                say(f"{name}: {_line(each)}")
+            before, self._lines = self._lines, [f"{name}: {_line(each)}" for name, each in totals.items()]
+            for line in self._lines:
+                if line not in before:
+                    say(line)
 
 
 def _line(totals: Totals) -> str:
     batches = "1 batch" if totals.batches == 1 else f"{totals.batches:,} batches"
     rows = f"{batches}, {totals.rows:,} records read"
-    if (last := totals.last) is None:
-        return rows
     aside = f"{totals.late:,} late and {totals.bad:,} bad written aside"
+    if totals.left:
+        batches = "1 batch" if totals.left == 1 else f"{totals.left:,} batches"
+        aside += f", those of {batches} at the next start"
+    if (last := totals.last) is None:
+        return f"{rows}, {aside}" if totals.late or totals.bad or totals.left else rows
     state = f"{last.state_rows:,} rows of state"
     return f"{rows}, {aside}; batch {last.batch}: {last.processed_rate:,.0f} records/s, {state}"
 

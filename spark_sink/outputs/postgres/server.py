@@ -14,7 +14,6 @@ out by itself what stands (`spark_sink.outputs.postgres.batch`).
 from __future__ import annotations
 
 import time
-from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from urllib.parse import quote, quote_plus
 
@@ -23,7 +22,7 @@ from psycopg import IsolationLevel, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from processor.errors import ConfigError, Problem, StopError
-from spark_sink.outputs.output import StoppedError
+from spark_sink.outputs.output import PATIENCE_S, StoppedError, Stopping, pause_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,11 +31,6 @@ if TYPE_CHECKING:
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 Result = TypeVar("Result")
-
-FIRST_WAIT_S = 0.5
-LONGEST_WAIT_S = 15.0
-PATIENCE_S = 900.0
-"""A server that is patched, or fails over, is back in minutes. Longer is a person's matter: the query ends."""
 
 # What the user's URL says goes before these.
 _DEFAULTS: dict[str, str] = {
@@ -94,8 +88,7 @@ class Server:
         url: What libpq takes: a URL or ``key=value`` words.
         sink: Name of the aggregate, for messages and for ``pg_stat_activity``.
         say: Called with what takes long, for a person to read.
-        stopping: Something is put here when the process is to end: a wait for the database ends then. A
-            queue and no event, because a signal's handler may put into one at any time.
+        stopping: Ends a wait for the database when the process is to end.
         patience_s: How long a database that is away is waited for.
 
     Raises:
@@ -108,13 +101,13 @@ class Server:
         sink: str,
         say: Callable[[str], None],
         *,
-        stopping: SimpleQueue[None] | None = None,
+        stopping: Stopping | None = None,
         patience_s: float = PATIENCE_S,
     ) -> None:
         self._sink = sink
         self._say = say
         self._patience_s = patience_s
-        self._stopping: SimpleQueue[None] = stopping or SimpleQueue()
+        self._stopping = stopping or Stopping()
         given = _parsed(url.get_secret_value())
         if given is None:
             # Not the reason: libpq quotes the part that it cannot read, which may be the password.
@@ -155,23 +148,15 @@ class Server:
                     f"aggregate {self._sink}: PostgreSQL has not taken {what} for {self._patience_s:.0f} s: "
                     f"{outcome.text}; nothing of it was written, it comes again at the next start"
                 )
-            wait_s = min(FIRST_WAIT_S * 2**waits, LONGEST_WAIT_S)
+            wait_s = pause_s(waits)
             waits += 1
             self._say(
                 f"aggregate {self._sink}: {what} waits for PostgreSQL, next try in {wait_s:g} s: {outcome.text}"
             )
-            if self._is_stopped_within(wait_s):
+            if self._stopping.within(wait_s):
                 raise StoppedError(
                     f"aggregate {self._sink}: ended while {what} waited for PostgreSQL; it comes again"
                 )
-
-    def _is_stopped_within(self, seconds: float) -> bool:
-        try:
-            self._stopping.get(timeout=seconds)
-        except Empty:
-            return False
-        self._stopping.put(None)  # for whoever else waits
-        return True
 
     def _attempt(self, work: Callable[[Connection], Result], *, at_start: bool) -> Result | Failure:
         try:
