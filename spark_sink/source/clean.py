@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as sql
 
 from processor.errors import StopError
@@ -30,7 +31,19 @@ _METADATA = {"_partition": "partition", "_offset": "offset", "_timestamp": "time
 
 def register(spark: SparkSession) -> None:
     """Make ``format("seqmark")`` known to a session; to do it again changes nothing."""
-    spark.dataSource.register(SeqmarkSource)
+    try:
+        spark.dataSource.register(SeqmarkSource)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
+        # Spark has found it in the thread's active session, which is another one.
+        sessions: Any = spark._jvm.SparkSession  # noqa: SLF001 - py4j's door to the JVM
+        active = sessions.getActiveSession()
+        sessions.setActiveSession(spark._jsparkSession)  # noqa: SLF001 - the same
+        try:
+            spark.dataSource.register(SeqmarkSource)
+        finally:
+            sessions.setActiveSession(active.get())
 
 
 def clean_topic(  # noqa: PLR0913 - all but the first three are named, and have a value
