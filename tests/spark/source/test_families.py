@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from processor.kafka.plain.topic_log import LogSpan, TopicLog
 from schemas.event import EventModel
 from spark_sink.job import SinkJob, SinkOptions
 from spark_sink.query.partial_rows import ReadingWay, chosen_way
+from spark_sink.query.running import RunningQuery
 from spark_sink.source.options import PARTIALS, SHARED, SourceOptions, kafka_options
 from spark_sink.source.shared.plan import SharedRead
 from spark_sink.source.task import task_batches
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from schemas.config import Sink
+    from schemas.config import Settings, Sink
     from spark_sink.query.progress import Totals
     from tests.support.kafka.broker import Broker
 
@@ -72,28 +72,30 @@ def rows(spark: SparkSession, folder: Path, name: str) -> list[Any]:
 
 
 class InTurn(Silent):
-    """Lets an aggregate start when the one before has done a batch: Spark starts its Python in seconds."""
+    """Lets an aggregate begin when the one before has done a batch."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._batches: dict[str, threading.Event] = {name: threading.Event() for name in MORE}
+        self._done: set[str] = set()
 
     @override
     def progress(self, totals: Mapping[str, Totals]) -> None:
-        for name, each in totals.items():
-            if each.batches:
-                self._batches[name].set()
-
-    @override
-    def say(self, text: str) -> None:
-        super().say(text)
-        name = text.partition(": ")[0]
-        if "summed up" in text:
-            assert self._batches[name].wait(120)
+        for name in {name for name, each in totals.items() if each.batches} - self._done:
             self.has_read(name)
+            self._done.add(name)
 
     def has_read(self, name: str) -> None:
-        """Do something before the next one starts."""
+        """Do something before the next one begins."""
+
+    def run(self, config: Settings, **options: Any) -> SinkJob:
+        """Run all aggregates of a config."""
+
+        def is_beginning(each: RunningQuery) -> bool:
+            return each.query is not None and not each.ended and each.sink.name not in self._done
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(RunningQuery, "is_beginning", is_beginning)
+            return run(config, self, **options)
 
 
 def test_members_of_a_family_have_the_rows_and_what_is_aside_that_each_has_alone(
@@ -105,15 +107,13 @@ def test_members_of_a_family_have_the_rows_and_what_is_aside_that_each_has_alone
     for start, stop in ((0, 30), (30, 50)):
         sending(broker, topic, start, stop)
         audience = InTurn()
-        job = run(
-            settings(broker.bootstrap_servers, *aggregates(together, topic, ["hourly", "again", "users"])),
-            audience,
-        )
+        names = ["hourly", "again", "users"]
+        job = audience.run(settings(broker.bootstrap_servers, *aggregates(together, topic, names)))
         said += [line for line in audience.said if "read and parsed once" in line]
         assert len({totals.rows for totals in job.totals.values()}) == 1
         for name in ("hourly", "users"):
             audience = InTurn()
-            run(settings(broker.bootstrap_servers, *aggregates(alone, topic, [name])), audience)
+            audience.run(settings(broker.bootstrap_servers, *aggregates(alone, topic, [name])))
             assert not any("read and parsed once" in line for line in audience.said)
 
     assert said == [f"hourly, again, users: {topic} is read and parsed once for all of them"] * 2
@@ -153,10 +153,10 @@ def test_what_the_first_has_read_the_others_do_not_fetch(
     clicks = [click(chance, number, START + number * HOUR / 2, timedelta(minutes=29)) for number in range(40)]
     config = settings(broker.bootstrap_servers, *aggregates(tmp_path, topic, names))
     send(broker.bootstrap_servers, topic, clicks[:20], 1)
-    run(config, InTurn())
+    InTurn().run(config)
     send(broker.bootstrap_servers, topic, clicks[20:], 1)
 
-    job = run(config, Deleting(broker, topic, 40))
+    job = Deleting(broker, topic, 40).run(config)
 
     assert {name: totals.rows for name, totals in job.totals.items()} == dict.fromkeys(names, 20)
 
@@ -198,7 +198,7 @@ def test_where_loss_is_accepted_each_reads_for_itself(broker: Broker, tmp_path: 
     create_topic(broker.bootstrap_servers, topic)
     send(broker.bootstrap_servers, topic, [click(dice(4), 0, START, HOUR)], 1)
     config = settings(broker.bootstrap_servers, *aggregates(tmp_path, topic, ["hourly", "again"]))
-    run(config, audience, accept_loss=True)
+    audience.run(config, accept_loss=True)
     assert not any("read and parsed once" in line for line in audience.said)
 
 
