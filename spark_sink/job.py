@@ -44,7 +44,7 @@ from spark_sink.query.definition import (
     require_same,
     write_definition,
 )
-from spark_sink.query.events import BAD, judged, right
+from spark_sink.query.events import BAD, bad_parts, judged, right
 from spark_sink.query.executors import why_lacking
 from spark_sink.query.families import shared_reads
 from spark_sink.query.job_options import Audience, SinkOptions
@@ -285,7 +285,7 @@ class SinkJob:
             return merged(partials, sink, model, way.plan)
         records = stream_records(spark, kafka, sink, batch_records=way.bound, accept_loss=accept_loss)
         observed = judged(records, sink, model, max_ahead_ms=sink.max_ahead).observe(
-            OBSERVED, sql.count_if(sql.col(BAD).isNotNull()).alias("bad")
+            OBSERVED, sql.count_if(sql.col(BAD).isNotNull()).alias("bad"), bad_parts().alias("bad_parts")
         )
         return aggregate(right(observed), sink, model)
 
@@ -315,7 +315,7 @@ class SinkJob:
             self.metrics.take(progress)
             bad = None if progress.bad is None else progress.bad > 0
             why = Why(progress.dropped_rows > 0, bad, totals.rows if first else None)
-            self._asides[progress.sink].done(progress.batch, why)
+            self._asides[progress.sink].done(progress.batch, why, progress.parts)
             self._audience.progress(self.totals)
         except SeqmarkError as error:
             self._news.put(StopError(str(error)))

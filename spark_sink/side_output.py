@@ -1,9 +1,9 @@
 """Writes aside, once each, events that came too late and records that are no events.
 
 Spark drops late rows and only counts them. But which records a batch had, and by which watermark its rows
-were late, stands in the checkpoint (`spark_sink.query.checkpoint`). So a batch of which Spark says that it
-dropped something is read from Kafka once more, and what was not counted is written, by the same rules, and by
-the same reader:
+were late, stands in the checkpoint (`spark_sink.query.checkpoint`), and with the report comes what parts of
+its records hold (`spark_sink.source.spans`). So of a batch that did not count something the stretches that may
+have it are read from Kafka once more, and it is written, by the same rules, and by the same reader:
 
     ASIDE/late/batch=N/*.json      events, with the windows that were closed
     ASIDE/bad/batch=N/*.json       records, with the reason
@@ -45,12 +45,13 @@ from spark_sink.query.records import batch_records
 from spark_sink.query.uncounted import HardlyCounted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
     from schemas.config import Kafka, Sink
     from schemas.event import EventModel
+    from spark_sink.source.spans import SpanPart
 
 _STATE = "_seqmark/state.json"
 _TODO = "_seqmark/todo"
@@ -231,20 +232,23 @@ class SideOutput:
 
     # ------------------------------------------------------------------ while it runs
 
-    def done(self, number: int, why: Why) -> None:
-        """Take down that a batch is done (steps 2 and 3); called in the order of batches."""
+    def done(self, number: int, why: Why, parts: Sequence[SpanPart] = ()) -> None:
+        """Take down that a batch is done (steps 2 and 3), and what its parts hold; in the order of batches."""
         with self._noting:
             if number > self._seen:
-                self._note(number, Why(None, None) if number <= self._repeated else why)
+                known = number > self._repeated
+                self._note(number, why if known else Why(None, None), parts if known else ())
                 self._wake.set()
 
-    def _note(self, last: int, why: Why) -> None:
+    def _note(self, last: int, why: Why, parts: Sequence[SpanPart]) -> None:
         for number in range(self._seen + 1, last + 1):
             # Of those before it no report came: they were done when this or an earlier process ended.
             mine = why if number == last else Why(None, None)
             if mine.late is False and mine.bad is False:
                 continue
             batch = self._checkpoint.batch(number)
+            if number == last:
+                batch = batch.narrowed(parts, self._sink.verdicts)
             if not batch.empty:
                 todo = {**batch.as_json(), **mine._asdict(), **self._judge_of(number)}
                 self._files.write(f"{_TODO}/{number}.json", json.dumps(todo))

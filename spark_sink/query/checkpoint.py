@@ -20,7 +20,7 @@ closes windows (`WatermarkPropagator.getInputWatermarkForLateEvents`).
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from processor.errors import StopError
@@ -28,11 +28,11 @@ from spark_sink.files import Files
 from spark_sink.source.spans import NOWHERE, LogSpan, VerdictSpan
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
-    from spark_sink.source.spans import SourceSpan
+    from spark_sink.source.spans import SourceSpan, SpanPart
 
 Offsets = dict[str, dict[str, int]]
 """Topic to partition to offset, as Spark writes them."""
@@ -56,6 +56,34 @@ class PlannedBatch:
     late_watermark_ms: int
     fresh: Sequence[str] = ()
     """Of a topic that is read by verdicts: the partitions with which the stream begins."""
+
+    def narrowed(self, parts: Iterable[SpanPart], verdicts: str | None) -> PlannedBatch:
+        """Return what has all parts that may have what was not counted; all of the batch where there are none.
+
+        That is a stretch of each partition, by ``verdicts`` all of it.
+        """
+        firsts: dict[str, int] = {}
+        stops: dict[str, int] = {}
+        for each in parts:
+            if not each.bad and (each.oldest is None or each.oldest >= self.late_watermark_ms * 1000):
+                continue
+            number = str(each.partition)
+            firsts[number] = min(each.first, firsts.get(number, each.first))
+            stops[number] = max(each.last + 1, stops.get(number, 0))
+        if not firsts:
+            return self
+        start: Offsets = {}
+        end: Offsets = {}
+        for topic, places in self.end.items():
+            began = self.start.get(topic, {})
+            held = [number for number in places if number in firsts]
+            start[topic] = {number: began[number] for number in held if number in began}
+            end[topic] = {number: places[number] for number in held}
+            if verdicts is None:
+                start[topic] = {number: max(firsts[number], began.get(number, 0)) for number in held}
+                end[topic] = {number: min(stops[number], places[number]) for number in held}
+        fresh = tuple(number for number in self.fresh if number in firsts)
+        return replace(self, start=start, end=end, fresh=fresh)
 
     @property
     def empty(self) -> bool:

@@ -14,10 +14,13 @@ from pyspark.sql import functions as sql
 
 from spark_sink.query.aggregate import TIME, path_column, window_column
 from spark_sink.source.judged import AHEAD
+from spark_sink.source.spans import PART_RECORDS
 from spark_sink.values.parse import parse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from pyspark.sql import Column
 
     from schemas.config import Sink
     from schemas.event import EventModel
@@ -48,6 +51,17 @@ def judged(records: DataFrame, sink: Sink, model: EventModel, *, max_ahead_ms: i
         ahead = sql.unix_micros(TIME) - sql.unix_micros("timestamp") > max_ahead_ms * 1000
         reasons.append(sql.when(ahead, sql.lit(AHEAD)))
     return parsed.withColumn(BAD, sql.coalesce(*reasons))
+
+
+def bad_parts() -> Column:
+    """Return the parts of offsets that have a bad record, as an aggregate of what `judged` returns.
+
+    Each is a `spark_sink.source.spans.SpanPart` that tells nothing of events.
+    """
+    first = sql.col("offset") - sql.col("offset") % PART_RECORDS
+    last = first + (PART_RECORDS - 1)
+    part = sql.struct("partition", first.alias("first"), last.alias("last"), sql.lit(1).alias("bad"))
+    return sql.collect_set(sql.when(sql.col(BAD).isNotNull(), part))
 
 
 def right(judged_records: DataFrame) -> DataFrame:

@@ -207,7 +207,8 @@ def read_uncounted(
 def merged(partials: DataFrame, sink: Sink, model: EventModel, plan: PartialPlan) -> DataFrame:
     """Return the aggregates, as `spark_sink.query.aggregate` makes them of events."""
     bad, events = (sql.coalesce(sql.sum(name), sql.lit(0)) for name in ("bad", "events"))
-    observed = partials.observe(OBSERVED, bad.alias("bad"), (bad + events).alias("records"))
+    records, parts = (bad + events).alias("records"), sql.collect_list("part").alias("parts")
+    observed = partials.observe(OBSERVED, bad.alias("bad"), records, parts)
     picked = observed.where(sql.col("time").isNotNull()).select(
         sql.col("time").alias(TIME),
         *(sql.col(f"g{number}").alias(FIELD + path) for number, path in enumerate(sink.group_by)),

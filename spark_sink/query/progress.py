@@ -15,6 +15,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_serv
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from processor.errors import StopError
+from spark_sink.source.spans import SpanPart
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,8 +30,9 @@ if TYPE_CHECKING:
 ASK_S = 10.0
 """For who connects to the metrics and asks nothing."""
 OBSERVED = "seqmark"
-"""Name of what the query observes of itself: ``bad``, the records of the batch that are no events, and, where
-what Spark reads is summed up already, ``records``, how many there were."""
+"""Name of what the query observes of itself: ``bad``, the records of the batch that are no events. Where what
+Spark reads is summed up already, ``records``, how many there were, and ``parts``, what they hold; elsewhere
+``bad_parts``, those that have a record that is no event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class Progress:
         watermark_s: Seconds since 1970, by which this batch closed windows; 0 before there is one.
         dropped_rows: Late rows, counted by Spark after those of one window and group were joined.
         bad: Records that are no events; None: not observed.
+        parts: Those of its records among which is all that was not counted; none: not known.
     """
 
     sink: str
@@ -64,6 +67,7 @@ class Progress:
     watermark_s: float
     dropped_rows: int
     bad: int | None
+    parts: tuple[SpanPart, ...] = ()
 
 
 def read_progress(text: str) -> Progress:
@@ -71,10 +75,13 @@ def read_progress(text: str) -> Progress:
     report = json.loads(text)
     states = report.get("stateOperators", [])
     watermark = report.get("eventTime", {}).get("watermark")
-    observed = report.get("observedMetrics", {}).get(OBSERVED)
+    observed: dict[str, Any] = report.get("observedMetrics", {}).get(OBSERVED, {})
     rows = int(report.get("numInputRows", 0))
-    records = rows if observed is None else int(observed.get("records", rows))
+    records = int(observed.get("records", rows))
     share = records / rows if rows else 1.0
+    dropped = sum(each.get("numRowsDroppedByWatermark", 0) for each in states)
+    # Those of what is bad do not tell where late events are.
+    told = ("parts",) if dropped else ("parts", "bad_parts")
     return Progress(
         sink=report["name"],
         batch=report["batchId"],
@@ -86,8 +93,9 @@ def read_progress(text: str) -> Progress:
         state_bytes=sum(each.get("memoryUsedBytes", 0) for each in states),
         state_disk_bytes=sum(each.get("customMetrics", {}).get("rocksdbSstFileSize", 0) for each in states),
         watermark_s=datetime.fromisoformat(watermark).timestamp() if watermark else 0.0,
-        dropped_rows=sum(each.get("numRowsDroppedByWatermark", 0) for each in states),
-        bad=None if observed is None else int(observed["bad"]),
+        dropped_rows=dropped,
+        bad=int(observed["bad"]) if "bad" in observed else None,
+        parts=tuple(SpanPart.read(each) for name in told for each in observed.get(name, ())),
     )
 
 

@@ -4,8 +4,8 @@ A pane is the longest span of time that lies in the same windows as a whole: the
 window's width and slide. A row's ``time`` is that of its newest event, so that Spark finds the windows, the
 event-time watermark and what is late as it would by the events themselves:
 
-    time | g0 g1 ... | v0 c0 v1 c1 ... | events | bad
-    null | null      | null            | 0      | how many records are no events
+    time | g0 g1 ... | v0 c0 v1 c1 ... | events | bad | part
+    null | null      | null            | 0      | n   | what some records hold, n of which are no events
 
 ``v`` is a sum, a least or a most, null where no event of the row has a value; ``c`` counts those that have one.
 
@@ -39,6 +39,7 @@ from processor.engine.events import (
 )
 from processor.errors import StopError
 from spark_sink.source.rules import column_type, read_rules, written
+from spark_sink.source.spans import SpanPart, SpanParts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -118,6 +119,7 @@ class PartialPlan(NamedTuple):
                 spark.StructField(f"c{number}", spark.LongType()),
             ]
         fields += [spark.StructField(name, spark.LongType()) for name in ("events", "bad")]
+        fields.append(spark.StructField("part", SpanPart.schema()))
         return spark.StructType(fields)
 
 
@@ -187,7 +189,7 @@ class PartialSums:
             for number, call in enumerate(plan.calls)
             if call.function == DISTINCT
         }
-        self._bad = 0
+        self._parts = SpanParts()
 
     def _accumulator(self, call: PartialCall) -> Accumulator:
         if call.function in {"count", DISTINCT}:
@@ -197,20 +199,21 @@ class PartialSums:
         function = "sum" if call.function == "avg" else call.function
         return Accumulator(function, floats=floats, wide=kind == FieldKind.DECIMAL)
 
-    def take(self, columns: Columns) -> Iterator[pa.RecordBatch]:
-        """Sum records up; yields what there was so far where there are too many groups, or values to be kept.
+    def take(self, columns: Columns, partition: int) -> Iterator[pa.RecordBatch]:
+        """Sum up records of a partition.
+
+        Yields what there was so far where there are too many groups, or values to be kept.
 
         Raises:
             StopError: A sum leaves its 64 or 128 bits.
         """
-        yield from self.add(self._reader.read(columns), columns)
+        yield from self.add(self._reader.read(columns), columns, partition)
 
-    def add(self, events: EventColumns, columns: Columns) -> Iterator[pa.RecordBatch]:
+    def add(self, events: EventColumns, columns: Columns, partition: int) -> Iterator[pa.RecordBatch]:
         """Sum up what a reader of the same rules has read of records; as `take` otherwise."""
         plan = self._plan
         time = events.fields[plan.time]
         good = plan.counts(events, columns)
-        self._bad += int(good.size - np.count_nonzero(good))
         pane = time.numbers // (plan.pane_ms * 1000)
         parts = [number_part(good, pane)]
         for at in plan.groups:
@@ -221,6 +224,7 @@ class PartialSums:
             for number, each in self._registers.items()
         ):
             yield from self.left()
+        self._parts.add(partition, columns.offset, good, time.numbers)
         begin = 0
         while begin < good.size:
             end = self._table.assign(keys, good, begin, group)
@@ -259,7 +263,7 @@ class PartialSums:
 
     def left(self) -> Iterator[pa.RecordBatch]:
         """Yield what there is, and begin again."""
-        if not self._table.size and not self._bad:
+        if not self._table.size and not self._parts.found:
             return
         batch = self._batch()
         for begin in range(0, batch.num_rows, _MOST_ROWS):
@@ -269,7 +273,7 @@ class PartialSums:
             each.clear()
         for registers in self._registers.values():
             registers.clear()
-        self._bad = 0
+        self._parts.clear()
 
     def _batch(self) -> pa.RecordBatch:
         import pyarrow as pa  # noqa: PLC0415 - slow to import, and of tasks only
@@ -287,10 +291,11 @@ class PartialSums:
             counts = (self._events if call.function == "count" else sums).counts[:count].tolist()
             columns += [self._values(call, sums, counts), counts]
         columns += [self._events.counts[:count].tolist(), [0] * count]
-        if self._bad:
-            for column in columns:
-                column.append(None)
-            columns[-2][-1], columns[-1][-1] = 0, self._bad
+        parts = self._parts.found
+        for column in columns:
+            column.extend([None] * len(parts))
+        columns[-2][count:], columns[-1][count:] = [0] * len(parts), [each.bad for each in parts]
+        columns.append([None] * count + [each._asdict() for each in parts])
         schema = to_arrow_schema(plan.schema())
         arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
         if self._registers:
@@ -305,8 +310,9 @@ class PartialSums:
         rows = GroupRows.of(len(arrays[0]), list(kept.values()))
         groups = 1 + len(self._plan.groups)
         spread = [rows.of_each(each) for each in arrays[:groups]]
-        spread += [rows.of_first(each) for each in arrays[groups:-2]]
-        spread += [rows.of_first(each).fill_null(0) for each in arrays[-2:]]
+        spread += [rows.of_first(each) for each in arrays[groups:-3]]
+        spread += [rows.of_first(each).fill_null(0) for each in arrays[-3:-1]]
+        spread.append(rows.of_first(arrays[-1]))
         for number, values in kept.items():
             rule = self._plan.rules[self._plan.calls[number].field]
             spread[groups + 2 * number] = rows.of_kept(rule, values)

@@ -61,7 +61,7 @@ def task_batches(
     reader = None if options.rules is None else EventReader(options.rules)
     for span, columns in _columns(options, (topic_id, verdicts_id), spans):
         if sums is not None:
-            yield from sums.take(columns)
+            yield from sums.take(columns, span.partition)
         elif judge is not None:
             yield _uncounted(columns, span, options.topic, judge)
         elif reader is None:

@@ -74,7 +74,7 @@ class FamilyReading:
             try:
                 store = StretchStore(self._folder, span.partition, len(self._shared.plans))
             except OSError:
-                yield from read_alone(self._shared, self._read(span))
+                yield from read_alone(self._shared, span, self._read)
                 continue
             left.append(_SpanReading(self._shared, store, span, self._read))
         while left:
@@ -88,12 +88,12 @@ class FamilyReading:
                 time.sleep(_LOOK_S)
 
 
-def read_alone(shared: SharedRead, records: Iterator[Columns]) -> Iterator[pa.RecordBatch]:
-    """Yield a member's rows of records that are read for it alone."""
+def read_alone(shared: SharedRead, span: LogSpan, read: Read) -> Iterator[pa.RecordBatch]:
+    """Yield a member's rows of a span that is read for it alone."""
     sums = PartialSums(shared.plans[shared.mine])
-    for columns in records:
+    for columns in read(span):
         if len(columns):
-            yield from sums.take(columns)
+            yield from sums.take(columns, span.partition)
     yield from sums.left()
 
 
@@ -140,8 +140,9 @@ class _SpanReading:
                 # Whoever had it before may have left something since.
                 end = yield from self._taken()
                 if self._at < end:
-                    family = _FamilySums(self._shared, self._store, RowStretch(self._at, end))
-                    yield from family.rows(self._records(end), lock)
+                    span = self._to(end)
+                    family = _FamilySums(self._shared, self._store, span)
+                    yield from family.rows(self._read(span), lock)
                     self._moved(end)
 
     def _taken(self) -> Generator[pa.RecordBatch, None, int]:
@@ -161,11 +162,11 @@ class _SpanReading:
         return self._span.stop
 
     def _read_alone(self, end: int) -> Iterator[pa.RecordBatch]:
-        yield from read_alone(self._shared, self._records(end))
+        yield from read_alone(self._shared, self._to(end), self._read)
         self._moved(end)
 
-    def _records(self, end: int) -> Iterator[Columns]:
-        return self._read(LogSpan(self._span.partition, self._at, end))
+    def _to(self, end: int) -> LogSpan:
+        return LogSpan(self._span.partition, self._at, end)
 
     def _moved(self, to: int) -> None:
         self._at, self._since = to, time.monotonic()
@@ -177,7 +178,7 @@ class _SpanReading:
 class _FamilySums:
     """Sums records up for all members: one's rows are given, those of the others left to them."""
 
-    def __init__(self, shared: SharedRead, store: StretchStore, span: RowStretch) -> None:
+    def __init__(self, shared: SharedRead, store: StretchStore, span: LogSpan) -> None:
         self._shared, self._store, self._span = shared, store, span
         self._begin, self._records = span.start, 0
         self._most_bytes = store.most_bytes()
@@ -230,7 +231,7 @@ class _FamilySums:
         self._records += len(part)
         for plan in list(self._sums):
             try:
-                for batch in self._sums[plan].add(events, part):
+                for batch in self._sums[plan].add(events, part, self._span.partition):
                     yield from self._out(plan, batch)
             except StopError:
                 # Its own task meets the same, and says so.

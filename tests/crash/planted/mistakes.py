@@ -742,6 +742,21 @@ MISTAKES = (
         "tests/property/spark_sink/test_partials.py::test_partial_rows_are_those_of_plain_python",
     ),
     Mistake(
+        "a part of what was read forgets its oldest event as it goes on",
+        "spark_sink/source/spans.py",
+        "oldest = min((each for each",
+        "oldest = max((each for each",
+        "tests/property/spark_sink/test_span_parts.py::"
+        "test_each_record_is_of_one_part_which_says_how_old_and_how_bad_its_records_are",
+    ),
+    Mistake(
+        "late events are looked for by a watermark in another unit",
+        "spark_sink/query/checkpoint.py",
+        "each.oldest >= self.late_watermark_ms * 1000",
+        "each.oldest >= self.late_watermark_ms",
+        "tests/unit/spark_sink/test_progress.py::test_a_batch_is_narrowed_to_what_may_not_have_been_counted",
+    ),
+    Mistake(
         "a checkpoint that the kernels began goes on by rows where executors lack Seqmark",
         "spark_sink/query/partial_rows.py",
         "        _require_own_source(sink, lack, began=began)\n",
@@ -1661,8 +1676,9 @@ MISTAKES = (
     Mistake(
         "all files in the folder of a Delta table are the history",
         "spark_sink/backfill/job.py",
-        '            return HistoryFiles(find_delta_inputs(spark, [path], "history"), [])\n',
-        "            return HistoryFiles(*find_inputs([path], PARQUET))\n",
+        '            return HistoryFiles(find_delta_inputs(spark, [path], "history")[0], [])\n',
+        '            every = Path(path).glob("*.parquet")\n'
+        "            return HistoryFiles(in_order(stamped(each, each.name) for each in every), [])\n",
         "tests/spark/batch/backfill/test_tables.py::test_a_delta_table_is_a_history_as_it_is_now",
         broker=True,
     ),
@@ -2393,8 +2409,8 @@ MISTAKES = (
     Mistake(
         "an event counts once more with each distinct value of its group",
         "spark_sink/source/partials.py",
-        "spread += [rows.of_first(each).fill_null(0) for each in arrays[-2:]]",
-        "spread += [rows.of_each(each) for each in arrays[-2:]]",
+        "spread += [rows.of_first(each).fill_null(0) for each in arrays[-3:-1]]",
+        "spread += [rows.of_each(each) for each in arrays[-3:-1]]",
         "tests/property/spark_sink/test_partials.py::test_partial_rows_are_those_of_plain_python",
     ),
     Mistake(

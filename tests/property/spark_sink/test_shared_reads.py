@@ -145,7 +145,7 @@ def test_rows_through_the_store_are_those_that_a_member_makes_alone(
 
             found = merged(plans[member], FamilyReading(shared, Path(made), log.read).batches([span]))
 
-            assert found == merged(plans[member], read_alone(shared, log.read(span)))
+            assert found == merged(plans[member], read_alone(shared, span, log.read))
 
 
 @given(st.lists(EVENTS, min_size=1, max_size=40), st.lists(PLANS, min_size=2, max_size=3), st.data())

@@ -128,7 +128,7 @@ def in_tasks(plan: PartialPlan, pieces: Sequence[list[bytes]]) -> pa.Table:
             columns = Columns.empty(len(piece), np.frombuffer(b"".join(piece), np.uint8).copy())
             columns.value_length[:] = [len(value) for value in piece]
             columns.value[:] = np.cumsum(columns.value_length) - columns.value_length
-            batches += [*sums.take(columns)]
+            batches += [*sums.take(columns, 0)]
         batches += [*sums.left()]
     return pa.Table.from_batches(batches)
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from spark_sink import job
+from spark_sink import job, side_output
+from spark_sink.query.partial_rows import read_uncounted
 from tests.support.kafka.topics import create_topic, dice, new, produce, unique
 from tests.support.spark_sink.job import Silent, run, settings, sink
 from tests.support.spark_sink.sinks import HOUR, START, Click, click, numbers, send, written_aside
@@ -17,8 +18,9 @@ from tests.support.spark_sink.sinks import HOUR, START, Click, click, numbers, s
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
+    from spark_sink.query.checkpoint import PlannedBatch
     from tests.support.kafka.broker import Broker
 
 pytestmark = [
@@ -106,3 +108,33 @@ def test_both_sources_give_the_same_rows_and_a_query_stays_with_its_own(
         assert aside[0] == aside[1]
     version = json.loads((tmp_path / "checkpoint-kernels" / "seqmark.json").read_text())["version"]
     assert version == 2
+
+
+@pytest.mark.usefixtures("spark")
+def test_for_one_late_event_only_what_is_around_it_is_read_again(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic, chance = unique("clean"), dice(3)
+    create_topic(broker.bootstrap_servers, topic)
+    first = [click(chance, number, START + number * HOUR / 2, timedelta(minutes=29)) for number in range(30)]
+    send(broker.bootstrap_servers, topic, first, 1)
+    run(to_files(broker, tmp_path, topic, "narrow"), Silent())
+    many = [replace(first[-1], number=100 + number) for number in range(60_000)]
+    many[40_000] = replace(first[0], number=77)
+    many[40_100] = with_member(replace(first[-1], number=88), b"[" * 200 + b"]" * 200)
+    for begin in range(0, len(many), 4_000):
+        send(broker.bootstrap_servers, topic, many[begin : begin + 4_000], 1)
+    again: list[PlannedBatch] = []
+
+    def noted(*given: Any, **options: Any) -> DataFrame:
+        again.append(given[4])
+        return read_uncounted(*given, **options)
+
+    monkeypatch.setattr(side_output, "read_uncounted", noted)
+    run(to_files(broker, tmp_path, topic, "narrow"), Silent())
+
+    aside = {what: written_aside(tmp_path / "checkpoint-narrow-aside", what) for what in ("late", "bad")}
+    assert {what: numbers(rows) for what, rows in aside.items()} == {"late": [77], "bad": [88]}
+    (batch,) = again
+    (span,) = batch.spans(topic, None)
+    assert span.offsets < 30_000

@@ -11,6 +11,7 @@ from spark_sink.failures import explain
 from spark_sink.query import progress as progress_module
 from spark_sink.query.checkpoint import PlannedBatch
 from spark_sink.query.progress import SinkMetrics, read_progress
+from spark_sink.source.spans import SpanPart
 from tests.support.kafka.topics import free_port
 
 REPORT = {
@@ -46,6 +47,16 @@ def test_what_the_source_has_summed_up_counts_as_its_records() -> None:
     summed = {**REPORT, "observedMetrics": {"seqmark": {"bad": 3, "records": 3000}}}
     progress = read_progress(json.dumps(summed))
     assert (progress.input_rows, progress.processed_rate, progress.bad) == (3000, 2000.0, 3)
+
+
+def test_parts_that_tell_only_of_bad_records_are_none_where_events_were_late() -> None:
+    told = {"partition": 1, "first": 0, "last": 16_383, "bad": 1}
+    for dropped, names in ((0, {"parts", "bad_parts"}), (1, {"parts"})):
+        for name in ("parts", "bad_parts"):
+            report = {**REPORT, "observedMetrics": {"seqmark": {"bad": 1, name: [told]}}}
+            report["stateOperators"] = [{"numRowsDroppedByWatermark": dropped}]
+            found = read_progress(json.dumps(report)).parts
+            assert found == ((SpanPart(1, 0, 16_383, None, 1),) if name in names else ())
 
 
 def test_what_was_not_observed_is_not_known() -> None:
@@ -92,6 +103,29 @@ def test_a_batch_is_empty_when_no_offset_moved(
     batch = PlannedBatch(3, start, end, 9)
     assert batch.empty is empty
     assert PlannedBatch.from_json(json.loads(json.dumps(batch.as_json()))) == batch
+
+
+PARTS = [
+    SpanPart(0, 20, 29, 5, 1),
+    SpanPart(2, 7, 7, 9, 0),
+    SpanPart(1, 4, 8, 9_000, 0),
+    SpanPart(0, 40, 49, None, 1),
+]
+
+
+def test_a_batch_is_narrowed_to_what_may_not_have_been_counted() -> None:
+    batch = PlannedBatch(3, {"t": {"0": 25, "1": 4}}, {"t": {"0": 45, "1": 9, "2": 8}}, 9)
+    assert batch.narrowed(PARTS, None) == PlannedBatch(3, {"t": {"0": 25, "2": 7}}, {"t": {"0": 45, "2": 8}}, 9)
+    assert batch.narrowed(PARTS[2:], None) == PlannedBatch(3, {"t": {"0": 40}}, {"t": {"0": 45}}, 9)
+    assert batch.narrowed([], None) == batch
+
+
+def test_by_verdicts_a_batch_is_narrowed_to_partitions() -> None:
+    places = {"0": 25, "1": 4, "2": 6}
+    batch = PlannedBatch(0, {"t": places, "v": places}, {"t": {**places, "0": 99}, "v": places}, 9, ("0", "1"))
+    kept = {"0": 25, "2": 6}
+    narrowed = PlannedBatch(0, {"t": kept, "v": kept}, {"t": {"0": 99, "2": 6}, "v": kept}, 9, ("0",))
+    assert batch.narrowed(PARTS, "v") == narrowed
 
 
 @pytest.mark.parametrize(
