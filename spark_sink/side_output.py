@@ -248,7 +248,7 @@ class SideOutput:
                 continue
             batch = self._checkpoint.batch(number)
             if number == last:
-                batch = batch.narrowed(parts, self._sink.verdicts)
+                batch = batch.narrowed(parts, self._sink.verdicts, late=mine.late is not False)
             if not batch.empty:
                 todo = {**batch.as_json(), **mine._asdict(), **self._judge_of(number)}
                 self._files.write(f"{_TODO}/{number}.json", json.dumps(todo))

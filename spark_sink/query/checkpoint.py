@@ -57,24 +57,30 @@ class PlannedBatch:
     fresh: Sequence[str] = ()
     """Of a topic that is read by verdicts: the partitions with which the stream begins."""
 
-    def narrowed(self, parts: Iterable[SpanPart], verdicts: str | None) -> PlannedBatch:
-        """Return what has all parts that may have what was not counted; all of the batch where there are none.
+    def narrowed(self, parts: Iterable[SpanPart], verdicts: str | None, *, late: bool) -> PlannedBatch:
+        """Return what has all parts that may have what was not counted; all of the batch where none is known.
 
         That is a stretch of each partition, by ``verdicts`` all of it.
+
+        Args:
+            parts: Of all of the batch, or those that have bad records.
+            verdicts: The topic of verdicts by which it has read.
+            late: Whether events that were late are looked for, too.
         """
         firsts: dict[str, int] = {}
         stops: dict[str, int] = {}
         for each in parts:
-            if not each.bad and (each.oldest is None or each.oldest >= self.late_watermark_ms * 1000):
+            old = late and each.oldest is not None and each.oldest < self.late_watermark_ms * 1000
+            if not each.bad and not old:
                 continue
             number = str(each.partition)
             firsts[number] = min(each.first, firsts.get(number, each.first))
             stops[number] = max(each.last + 1, stops.get(number, 0))
-        if not firsts:
-            return self
         start: Offsets = {}
         end: Offsets = {}
         for topic, places in self.end.items():
+            if not firsts.keys() <= places.keys():
+                return self
             began = self.start.get(topic, {})
             held = [number for number in places if number in firsts]
             start[topic] = {number: began[number] for number in held if number in began}
@@ -83,7 +89,8 @@ class PlannedBatch:
                 start[topic] = {number: max(firsts[number], began.get(number, 0)) for number in held}
                 end[topic] = {number: min(stops[number], places[number]) for number in held}
         fresh = tuple(number for number in self.fresh if number in firsts)
-        return replace(self, start=start, end=end, fresh=fresh)
+        made = replace(self, start=start, end=end, fresh=fresh)
+        return self if made.empty else made
 
     @property
     def empty(self) -> bool:

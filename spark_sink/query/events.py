@@ -60,7 +60,8 @@ def bad_parts() -> Column:
     """
     first = sql.col("offset") - sql.col("offset") % PART_RECORDS
     last = first + (PART_RECORDS - 1)
-    part = sql.struct("partition", first.alias("first"), last.alias("last"), sql.lit(1).alias("bad"))
+    bad, events = sql.lit(1).alias("bad"), sql.lit(0).alias("events")
+    part = sql.struct("partition", first.alias("first"), last.alias("last"), bad, events)
     return sql.collect_set(sql.when(sql.col(BAD).isNotNull(), part))
 
 

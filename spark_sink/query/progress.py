@@ -18,7 +18,7 @@ from processor.errors import StopError
 from spark_sink.source.spans import SpanPart
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql.streaming.listener import (
         QueryIdleEvent,
@@ -80,8 +80,6 @@ def read_progress(text: str) -> Progress:
     records = int(observed.get("records", rows))
     share = records / rows if rows else 1.0
     dropped = sum(each.get("numRowsDroppedByWatermark", 0) for each in states)
-    # Those of what is bad do not tell where late events are.
-    told = ("parts",) if dropped else ("parts", "bad_parts")
     return Progress(
         sink=report["name"],
         batch=report["batchId"],
@@ -95,8 +93,19 @@ def read_progress(text: str) -> Progress:
         watermark_s=datetime.fromisoformat(watermark).timestamp() if watermark else 0.0,
         dropped_rows=dropped,
         bad=int(observed["bad"]) if "bad" in observed else None,
-        parts=tuple(SpanPart.read(each) for name in told for each in observed.get(name, ())),
+        parts=_parts(observed, late=dropped > 0),
     )
+
+
+def _parts(observed: Mapping[str, Any], *, late: bool) -> tuple[SpanPart, ...]:
+    """Return the parts among which is all that was not counted; none where that is not sure."""
+    if "bad_parts" in observed:
+        # They do not tell where late events are.
+        return () if late else tuple(map(SpanPart.read, observed["bad_parts"]))
+    parts = tuple(map(SpanPart.read, observed.get("parts", ())))
+    # Spark logs what it could not take of a task's observations, and goes on with the others.
+    bad, events = sum(each.bad for each in parts), sum(each.events for each in parts)
+    return parts if parts and (bad, bad + events) == (observed["bad"], observed["records"]) else ()
 
 
 def _finite(rate: float | str | None) -> float:

@@ -50,7 +50,7 @@ def _read(fields: list[Any]) -> SourceSpan:
 PART_RECORDS = 1 << 14
 """Records of a part, more or less: so many are read again for one that is late or no event."""
 MOST_PARTS = 64
-"""Of one task, before two neighbours become one: they travel with Spark's report of a batch."""
+"""Of what a task gives at a time, before neighbours become one: they travel with Spark's report of a batch."""
 
 
 class SpanPart(NamedTuple):
@@ -65,6 +65,8 @@ class SpanPart(NamedTuple):
     """Time of its oldest event, µs since 1970; None: it has no event."""
     bad: int
     """How many of its records are no events."""
+    events: int
+    """How many are."""
 
     @staticmethod
     def schema() -> spark.StructType:
@@ -76,17 +78,19 @@ class SpanPart(NamedTuple):
             .add("last", spark.LongType())
             .add("oldest", spark.LongType())
             .add("bad", spark.LongType())
+            .add("events", spark.LongType())
         )
 
     @classmethod
     def read(cls, reported: Mapping[str, Any]) -> SpanPart:
-        """Read one of Spark's report, which may leave a null out."""
-        return cls(*(reported.get(name) for name in cls._fields))  # type: ignore[arg-type]  # fields by name
+        """Read one of Spark's report, which leaves a null out."""
+        return cls(**{"oldest": None, **reported})
 
     def joined(self, after: SpanPart) -> SpanPart:
         """Return this one and the next of its partition as one."""
         oldest = min((each for each in (self.oldest, after.oldest) if each is not None), default=None)
-        return SpanPart(self.partition, self.first, after.last, oldest, self.bad + after.bad)
+        bad, events = self.bad + after.bad, self.events + after.events
+        return SpanPart(self.partition, self.first, after.last, oldest, bad, events)
 
 
 class SpanParts:
@@ -112,7 +116,7 @@ class SpanParts:
             return
         events = int(np.count_nonzero(good))
         oldest = int(times[good].min()) if events else None
-        new = SpanPart(partition, int(offsets[0]), int(offsets[-1]), oldest, offsets.size - events)
+        new = SpanPart(partition, int(offsets[0]), int(offsets[-1]), oldest, offsets.size - events, events)
         goes_on = self.found and self.found[-1].partition == partition and self._records < self._full
         if goes_on:
             self.found[-1] = self.found[-1].joined(new)
@@ -120,7 +124,8 @@ class SpanParts:
             self.found.append(new)
             self._records = 0
         self._records += offsets.size
-        if len(self.found) > MOST_PARTS:
+        # Those of different partitions stay apart.
+        if len(self.found) > MOST_PARTS and len(self.found) > 2 * len({each.partition for each in self.found}):
             self._halve()
 
     def _halve(self) -> None:

@@ -752,8 +752,8 @@ MISTAKES = (
     Mistake(
         "late events are looked for by a watermark in another unit",
         "spark_sink/query/checkpoint.py",
-        "each.oldest >= self.late_watermark_ms * 1000",
-        "each.oldest >= self.late_watermark_ms",
+        "each.oldest < self.late_watermark_ms * 1000",
+        "each.oldest < self.late_watermark_ms",
         "tests/unit/spark_sink/test_progress.py::test_a_batch_is_narrowed_to_what_may_not_have_been_counted",
     ),
     Mistake(

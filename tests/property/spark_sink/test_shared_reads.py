@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tempfile
 from collections import defaultdict
+from itertools import pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -96,9 +98,18 @@ def merged(plan: PartialPlan, batches: Iterable[pa.RecordBatch]) -> dict[Any, tu
         values = [column(rows, f"v{at}", sums[call.function]) for at, call in enumerate(plan.calls)]
         counts = [column(rows, f"c{at}", sum) for at in range(len(plan.calls))]
         more = [column(rows, "time", max), column(rows, "events", sum), column(rows, "bad", sum)]
-        return (*values, *counts, *more)
+        return (*values, *counts, *more, *told([row["part"] for row in rows if row["part"]]))
 
     return {key: row_of(rows) for key, rows in found.items()}
+
+
+def told(parts: list[dict[str, Any]]) -> tuple[Any, ...]:
+    """Return what parts tell together, of which none may overlap another."""
+    parts.sort(key=itemgetter("first"))
+    assert all(one["last"] < after["first"] for one, after in pairwise(parts))
+    oldest = min((each["oldest"] for each in parts if each["oldest"] is not None), default=None)
+    ends = [(parts[0]["first"], parts[-1]["last"])] if parts else []
+    return *ends, oldest, *(sum(each[name] for each in parts) for name in ("bad", "events"))
 
 
 def harm(folder: Path, act: Act) -> None:

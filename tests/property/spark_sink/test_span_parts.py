@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_sink.source import spans as module
-from spark_sink.source.spans import MOST_PARTS, SpanParts
+from spark_sink.source.spans import MOST_PARTS, PART_RECORDS, SpanParts
 
 
 class Piece(NamedTuple):
@@ -54,7 +54,7 @@ def test_each_record_is_of_one_part_which_says_how_old_and_how_bad_its_records_a
     for each in found:
         held = records[each.partition][each.first // 2 : each.last // 2 + 1]
         events = [at for at in held if at is not None]
-        assert each[3:] == (min(events, default=None), held.count(None))
+        assert each[3:] == (min(events, default=None), held.count(None), len(events))
 
 
 def test_a_long_read_has_few_parts_and_one_record_little_around_it() -> None:
@@ -62,3 +62,8 @@ def test_a_long_read_has_few_parts_and_one_record_little_around_it() -> None:
     assert MOST_PARTS // 2 <= len(found) <= MOST_PARTS
     assert all(one.last + 2 == after.first for one, after in pairwise(found))
     assert max(each.last - each.first for each in found) < 2 * 4_096_000 // 20
+
+
+def test_parts_of_many_partitions_stay_small() -> None:
+    found = added([Piece(at % 100, [5] * 4_096) for at in range(1_000)]).found
+    assert max(each.events for each in found) < 3 * PART_RECORDS

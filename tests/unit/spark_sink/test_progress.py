@@ -50,13 +50,21 @@ def test_what_the_source_has_summed_up_counts_as_its_records() -> None:
 
 
 def test_parts_that_tell_only_of_bad_records_are_none_where_events_were_late() -> None:
-    told = {"partition": 1, "first": 0, "last": 16_383, "bad": 1}
-    for dropped, names in ((0, {"parts", "bad_parts"}), (1, {"parts"})):
-        for name in ("parts", "bad_parts"):
-            report = {**REPORT, "observedMetrics": {"seqmark": {"bad": 1, name: [told]}}}
-            report["stateOperators"] = [{"numRowsDroppedByWatermark": dropped}]
-            found = read_progress(json.dumps(report)).parts
-            assert found == ((SpanPart(1, 0, 16_383, None, 1),) if name in names else ())
+    told = {"partition": 1, "first": 0, "last": 16_383, "bad": 1, "events": 0}
+    report = {**REPORT, "observedMetrics": {"seqmark": {"bad": 1, "bad_parts": [told]}}}
+    assert read_progress(json.dumps(report)).parts == ()
+    report["stateOperators"] = [{"numRowsDroppedByWatermark": 0}]
+    assert read_progress(json.dumps(report)).parts == (SpanPart(1, 0, 16_383, None, 1, 0),)
+
+
+@pytest.mark.parametrize(("bad", "records", "whole"), [(1, 5, True), (2, 5, False), (1, 9, False)])
+def test_parts_are_known_where_they_have_all_records_of_the_batch(
+    bad: int, records: int, *, whole: bool
+) -> None:
+    told = {"partition": 1, "first": 0, "last": 9, "oldest": 7, "bad": 1, "events": 4}
+    observed = {"bad": bad, "records": records, "parts": [told]}
+    found = read_progress(json.dumps({**REPORT, "observedMetrics": {"seqmark": observed}})).parts
+    assert found == ((SpanPart(1, 0, 9, 7, 1, 4),) if whole else ())
 
 
 def test_what_was_not_observed_is_not_known() -> None:
@@ -106,18 +114,25 @@ def test_a_batch_is_empty_when_no_offset_moved(
 
 
 PARTS = [
-    SpanPart(0, 20, 29, 5, 1),
-    SpanPart(2, 7, 7, 9, 0),
-    SpanPart(1, 4, 8, 9_000, 0),
-    SpanPart(0, 40, 49, None, 1),
+    SpanPart(0, 20, 29, 5, 1, 9),
+    SpanPart(2, 7, 7, 9, 0, 1),
+    SpanPart(1, 4, 8, 9_000, 0, 5),
+    SpanPart(0, 40, 49, None, 1, 0),
 ]
 
 
 def test_a_batch_is_narrowed_to_what_may_not_have_been_counted() -> None:
     batch = PlannedBatch(3, {"t": {"0": 25, "1": 4}}, {"t": {"0": 45, "1": 9, "2": 8}}, 9)
-    assert batch.narrowed(PARTS, None) == PlannedBatch(3, {"t": {"0": 25, "2": 7}}, {"t": {"0": 45, "2": 8}}, 9)
-    assert batch.narrowed(PARTS[2:], None) == PlannedBatch(3, {"t": {"0": 40}}, {"t": {"0": 45}}, 9)
-    assert batch.narrowed([], None) == batch
+    bad = PlannedBatch(3, {"t": {"0": 25}}, {"t": {"0": 45}}, 9)
+    both = PlannedBatch(3, {"t": {"0": 25, "2": 7}}, {"t": {"0": 45, "2": 8}}, 9)
+    assert batch.narrowed(PARTS, None, late=False) == bad
+    assert batch.narrowed(PARTS, None, late=True) == both
+
+
+@pytest.mark.parametrize("parts", [[], [SpanPart(7, 1, 2, 3, 1, 1)], [SpanPart(1, 9, 12, 3, 1, 1)]])
+def test_a_batch_that_has_nothing_of_its_parts_is_not_narrowed(parts: list[SpanPart]) -> None:
+    batch = PlannedBatch(3, {"t": {"0": 25, "1": 4}}, {"t": {"0": 45, "1": 9, "2": 8}}, 9)
+    assert batch.narrowed(parts, None, late=True) == batch
 
 
 def test_by_verdicts_a_batch_is_narrowed_to_partitions() -> None:
@@ -125,7 +140,7 @@ def test_by_verdicts_a_batch_is_narrowed_to_partitions() -> None:
     batch = PlannedBatch(0, {"t": places, "v": places}, {"t": {**places, "0": 99}, "v": places}, 9, ("0", "1"))
     kept = {"0": 25, "2": 6}
     narrowed = PlannedBatch(0, {"t": kept, "v": kept}, {"t": {"0": 99, "2": 6}, "v": kept}, 9, ("0",))
-    assert batch.narrowed(PARTS, "v") == narrowed
+    assert batch.narrowed(PARTS, "v", late=True) == narrowed
 
 
 @pytest.mark.parametrize(
