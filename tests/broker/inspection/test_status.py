@@ -113,8 +113,10 @@ def test_a_worker_that_waits_says_what_for(broker: Broker, tmp_path: Path) -> No
         add_partitions(config.bootstrap_servers, config.source, 3)
         until(lambda: told(config).pipelines["p"]["states"], "it says that it waits")
 
-        (state,) = told(config).pipelines["p"]["states"]
+        found = told(config).pipelines["p"]
+        (state,) = found["states"]
 
+    assert found["level"] == "warning"
     assert ": waiting: " in state
     assert f"partitions [2] of {config.source} wait" in state
 
