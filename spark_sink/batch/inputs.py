@@ -37,7 +37,7 @@ _HEAD_BYTES = 256
 """Of a file, in which its first line begins."""
 _TABLES = (
     ("_delta_log", "a Delta table", "read it with the format delta"),
-    ("metadata/*.metadata.json", "an Iceberg table", "export it as Parquet files, and read those"),
+    ("metadata/*.metadata.json*", "an Iceberg table", "export it as Parquet files, and read those"),
     (".hoodie", "a Hudi table", "export it as Parquet files, and read those"),
     ("_spark_metadata", "the output of a Spark stream", "write a copy of it with Spark, and read that"),
     (
@@ -227,12 +227,14 @@ def _files_of(root: Path) -> Iterator[InputFile]:
         OSError: One cannot be looked at.
         StopError: They belong to a table.
     """
-    for above in root.parents:
-        _require_no_table(above)
+    free = set[Path]()
+    _require_no_table(root.parent, free)
     if not root.is_dir():
         yield stamped(root, root.name)
         return
-    for file in sorted(_below(root)):
+    for file in sorted(_below(root, free)):
+        if file.is_symlink():
+            _require_no_table(file.resolve().parent, free)
         yield stamped(file, file.relative_to(root).as_posix())
 
 
@@ -253,18 +255,26 @@ def _is(file: Path, kind: str) -> bool:
         return head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
 
 
-def _require_no_table(folder: Path) -> None:
+def _require_no_table(folder: Path, free: set[Path]) -> None:
     """Refuse files of a table.
 
+    Args:
+        folder: Where they really lie, behind all links.
+        free: Folders that are none, like all above them; gets this one.
+
     Raises:
-        StopError: It is one; names it, and how its rows are read.
+        StopError: It, or one above it, is one; names it, and how its rows are read.
     """
-    for mark, what, advice in _TABLES:
-        if next(folder.glob(mark), None) is not None:
-            raise StopError(
-                f"input {folder} is {what}, whose log says which files count: the others hold rows that were "
-                f"removed; {advice}"
-            )
+    for each in (folder, *folder.parents):
+        if each in free:
+            return
+        for mark, what, advice in _TABLES:
+            if next(each.glob(mark), None) is not None:
+                raise StopError(
+                    f"input {each} is {what}, whose log says which files count: the others hold rows that "
+                    f"were removed; {advice}"
+                )
+        free.add(each)
 
 
 def with_folders(files: Sequence[InputFile], known: Any | None) -> list[InputFile]:
@@ -286,7 +296,7 @@ def in_order(files: Iterable[InputFile]) -> list[InputFile]:
     return sorted(files, key=lambda each: (each.name, each.stamp.name, str(each.path)))
 
 
-def _below(root: Path) -> Iterator[Path]:
+def _below(root: Path, free: set[Path]) -> Iterator[Path]:
     """Yield the files below a folder, by links too, each folder once.
 
     Raises:
@@ -304,7 +314,7 @@ def _below(root: Path) -> Iterator[Path]:
             folders.clear()
             continue
         seen.add(real)
-        _require_no_table(Path(folder))
+        _require_no_table(Path(real), free)
         folders[:] = sorted(each for each in folders if not _hidden(each))
         yield from (Path(folder, each) for each in files if not _hidden(each))
 

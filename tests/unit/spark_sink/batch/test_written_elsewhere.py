@@ -99,6 +99,7 @@ def test_a_file_of_another_format_is_refused_by_name_until_it_is_ignored(tmp_pat
 TABLES = {
     "_delta_log/0.json": r"is a Delta table, .*read it with the format delta",
     "metadata/v1.metadata.json": "is an Iceberg table",
+    "metadata/v1.metadata.json.gz": "is an Iceberg table",
     ".hoodie/hoodie.properties": "is a Hudi table",
     "_spark_metadata/0": "is the output of a Spark stream",
     "_seqmark/table.json": "is the clean table of a batch",
@@ -114,6 +115,19 @@ def test_files_of_a_table_are_refused_on_every_level(tmp_path: Path, mark: str, 
         shutil.copy(GOLDEN / "pandas.parquet", table / name)
     with pytest.raises(StopError, match=f"input {table} {TABLES[mark]}"):
         found(tmp_path / "raw" / given)
+
+
+@pytest.mark.parametrize("mark", TABLES)
+@pytest.mark.parametrize("behind", [".", "day=1", "day=1/a.parquet"])
+def test_files_of_a_table_are_refused_behind_links_too(tmp_path: Path, mark: str, behind: str) -> None:
+    table = tmp_path / "table"
+    for name in (mark, "day=1/a.parquet"):
+        (table / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(GOLDEN / "pandas.parquet", table / name)
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "link.parquet").symlink_to(table / behind)
+    with pytest.raises(StopError, match=f"input {table} {TABLES[mark]}"):
+        found(tmp_path / "raw")
 
 
 def test_a_delta_table_is_not_read_as_parquet() -> None:
