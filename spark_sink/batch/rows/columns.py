@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from processor.errors import StopError
 from spark_sink.batch.rows.constants import column_type
-from spark_sink.batch.rows.json_shapes import joined_shape, schema_of_shape, widened
+from spark_sink.batch.rows.json_shapes import joined_shape, schema_of_shape, widened, with_members
 from spark_sink.batch.rows.schema import joined, plain_schema, schema_of, schema_text
 from spark_sink.batch.topic.staged import with_topic_columns
 
@@ -62,8 +62,11 @@ def columns_of_values(shapes: Iterable[Shape], known: Any | None, declared: str,
     """
     found = plain_schema(widened(schema_of_shape(joined_shape(shapes)), known), "the input")
     if declared:
-        said = schema_of(declared)
-        found = pa.schema([*said, *(each for each in found if each.name not in said.names)])
+        kinds = {each.name: each.type for each in found}
+        said = {
+            each.name: with_members(each.type, kinds.get(each.name, each.type)) for each in schema_of(declared)
+        }
+        found = plain_schema(pa.schema(list((said | kinds | said).items())), "the input")
     if of_topic:
         found = with_topic_columns(found)
     return schema_text(joined([*([] if known is None else [("the table", known)]), ("the input", found)]))

@@ -12,9 +12,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from spark_sink.batch.rows.columns import columns_of_values
 from spark_sink.batch.rows.constants import column_type
 from spark_sink.batch.rows.json_shapes import joined_shape, schema_of_shape, shape_of, table_of, widened
 from spark_sink.batch.rows.json_values import FRACTION, json_text, misfits, read_object
+from spark_sink.batch.rows.schema import schema_of, schema_text
 
 DECIMALS = st.decimals(-(10**19), 10**19, places=18, allow_nan=False).map(lambda each: f"{each:f}")
 """As JSON may write them, with all digits."""
@@ -84,6 +86,12 @@ FIT = [
     ("decimal(18,2)", "1.10", True),
     ("decimal(18,2)", "1.101", False),
     ("decimal(18,2)", '"12.5"', True),
+    ("decimal(18,2)", "1." + "0" * 40, True),
+    ("decimal(18,2)", "1e3", True),
+    ("float", "0.1", True),
+    ("float", "1e300", False),
+    ("float", "16777217", False),
+    ("float", "16777216", True),
     ("decimal(3,2)", "10", False),
     ("decimal(3,2)", "1e999999999", False),
     ("decimal(3,2)", "0e999999999", True),
@@ -100,6 +108,8 @@ FIT = [
     ("date", '"2026-02-28"', True),
     ("timestamp", '"2026-03-02T09:00:00+05:30"', True),
     ("timestamp", '"2026-03-02T09:00:00"', False),
+    ("timestamp", '"2026-03-02"', False),
+    ("timestamp_ntz", '"2026-03-02"', True),
     ("timestamp_ntz", '"2026-03-02T09:00:00"', True),
     ("timestamp_ntz", '"2026-03-02T09:00:00Z"', False),
 ]
@@ -131,6 +141,14 @@ def test_a_value_goes_into_the_column_that_the_config_says_or_its_row_does_not_c
         ("[1.125]", pa.list_(pa.decimal128(10, 2)), False),
         ('{"a": 9007199254740993}', pa.struct([("a", pa.float64())]), False),
         ('"text"', pa.float64(), True),
+        ("9223372036854775808", None, True),
+        ("9223372036854775808", pa.string(), True),
+        ("9223372036854775808", pa.int64(), False),
+        ("9223372036854775808", pa.decimal128(38, 18), False),
+        ("18446744073709551616", pa.float64(), False),
+        ('{"a": [18446744073709551616]}', pa.struct([("a", pa.list_(pa.float64()))]), False),
+        ('{"a": 18446744073709551616}', pa.map_(pa.string(), pa.float64()), False),
+        ('{"a": 1e-30}', pa.string(), True),
     ],
 )
 def test_a_number_without_room_in_the_table_does_not_count_and_what_has_another_type_is_left_to_the_run(
@@ -139,6 +157,51 @@ def test_a_number_without_room_in_the_table_does_not_count_and_what_has_another_
     value = read_object(f'{{"x": {text}}}'.encode())
     assert value is not None
     assert (misfits(value, {}, {} if known is None else {"x": known}) == "") is fits
+
+
+MODEL = pa.struct([("id", pa.int64()), ("price", pa.decimal128(10, 2))])
+
+
+@pytest.mark.parametrize(
+    ("text", "said", "becomes"),
+    [
+        (
+            '{"id": 1, "email": "x", "price": 2}',
+            MODEL,
+            pa.struct([*MODEL, ("email", pa.string())]),
+        ),
+        (
+            '[{"id": 1}, {"tags": ["x"]}]',
+            pa.list_(MODEL),
+            pa.list_(
+                pa.field("element", pa.struct([*MODEL, ("tags", pa.list_(pa.field("element", pa.string())))]))
+            ),
+        ),
+        (
+            '{"a": {"id": 1, "n": 5}}',
+            pa.map_(pa.string(), MODEL),
+            pa.map_(pa.string(), pa.struct([*MODEL, ("n", pa.int64())])),
+        ),
+        ('{"id": 1}', MODEL, MODEL),
+        ('{"id": 1}', pa.string(), pa.string()),
+    ],
+)
+def test_objects_keep_the_members_that_a_model_does_not_name(text: str, said: Any, becomes: Any) -> None:
+    value = read_object(f'{{"x": {text}}}'.encode())
+    assert value is not None
+    declared = pa.schema([("x", said)])
+    assert misfits(value, {"x": said}, {}) == ""
+    schema = schema_of(columns_of_values([shape_of(value)], None, schema_text(declared), of_topic=False))
+    assert schema == pa.schema([("x", becomes)])
+    (row,) = table_of([value], schema, "file").to_pylist()
+    assert all(str(each) in str(row) for each in ("email", "x", "tags", "n") if each in text)
+
+
+@pytest.mark.parametrize("text", ['{"id": 1, "ID": 2}', '{"id": 1, "n": 1e-30}', '{"n": {"m": [1e30]}}'])
+def test_a_member_beside_a_model_that_no_column_can_have_does_not_count(text: str) -> None:
+    value = read_object(f'{{"x": {text}}}'.encode())
+    assert value is not None
+    assert misfits(value, {"x": MODEL}, {}) == "x"
 
 
 def same(value: Any, found: Any) -> bool:
