@@ -1,16 +1,14 @@
 """Finds the input files of a run, and says by what they are known.
 
-What a file is, is told by its first bytes; what is hidden, by Spark's rule. A folder that belongs to a table is
-refused: only the table's log says which of its files count, and the others hold rows that were removed.
+What is hidden is told by Spark's rule. A folder that belongs to a table is refused: only the table's log
+says which of its files count, and the others hold rows that were removed.
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import os
-import zlib
 from collections import Counter, defaultdict
 from fnmatch import fnmatch
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from processor.errors import StopError
 from spark_sink.batch.rows.constants import constants_of_folders
+from spark_sink.batch.rows.formats import is_of_format
 from spark_sink.batch.table.commits import InputStamp
 from spark_sink.batch.table.layout import OWN_FOLDER
 
@@ -27,14 +26,6 @@ if TYPE_CHECKING:
     from spark_sink.batch.rows.constants import Constant
     from spark_sink.batch.table.commits import Commit, TopicSpan
 
-_ENDS = {
-    "parquet": (".parquet", ".parq", ".pq"),
-    "json": (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz"),
-}
-_PARQUET = (b"PAR1", b"PARE")
-_GZIP = b"\x1f\x8b"
-_HEAD_BYTES = 256
-"""Of a file, in which its first line begins."""
 _TABLES = (
     ("_delta_log", "a Delta table", "read it with the format delta"),
     ("metadata/*.metadata.json*", "an Iceberg table", "export it as Parquet files, and read those"),
@@ -177,7 +168,7 @@ def find_inputs(
 
     Args:
         paths: Files, and folders with all that is below them.
-        kind: Format of the files; one that is named itself may be called anything.
+        kind: Format of the files; one that is named itself may be called anything, and be no other's.
         ignore: Patterns of names, or of paths from a folder on, that are left out.
 
     Raises:
@@ -195,11 +186,10 @@ def find_inputs(
         try:
             for each in _files_of(root):
                 names = each.name, each.stamp.name
-                if each.path == root:
-                    found.setdefault(root, each)
-                elif any(fnmatch(name, pattern) for pattern in ignore for name in names):
+                named = each.path == root
+                if not named and any(fnmatch(name, pattern) for pattern in ignore for name in names):
                     ignored.append(str(each.path))
-                elif _is(each.path, kind):
+                elif is_of_format(each.path, kind, named=named):
                     found.setdefault(each.path.resolve(), each)
                 else:
                     unknown.append(str(each.path))
@@ -211,7 +201,7 @@ def find_inputs(
     if unknown:
         more = f", and {len(unknown) - _MOST_NAMES} more" if len(unknown) > _MOST_NAMES else ""
         raise StopError(
-            f"files below the input are not {kind} files: {', '.join(unknown[:_MOST_NAMES])}{more}. Name them "
+            f"input files are not {kind} files: {', '.join(unknown[:_MOST_NAMES])}{more}. Name them "
             'in ignore, such as "*.csv", or move them away: none is left out unnoticed'
         )
     if not found:
@@ -236,23 +226,6 @@ def _files_of(root: Path) -> Iterator[InputFile]:
         if file.is_symlink():
             _require_no_table(file.resolve().parent, free)
         yield stamped(file, file.relative_to(root).as_posix())
-
-
-def _is(file: Path, kind: str) -> bool:
-    """Return whether a file is one of a format, by its name or by its first bytes."""
-    if file.name.lower().endswith(_ENDS[kind]):
-        return True
-    with file.open("rb") as stream:
-        head = stream.read(_HEAD_BYTES)
-        if kind == "parquet":
-            return head.startswith(_PARQUET)
-        if head.startswith(_GZIP):
-            stream.seek(0)
-            try:
-                head = gzip.GzipFile(fileobj=stream).read(_HEAD_BYTES)
-            except (EOFError, zlib.error, gzip.BadGzipFile):
-                return False
-        return head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
 
 
 def _require_no_table(folder: Path, free: set[Path]) -> None:

@@ -172,9 +172,7 @@ def test_without_quarantine_the_run_stops_at_the_first_row_that_cannot_be_judged
 def test_empty_files_are_no_rows_and_no_file_at_all_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     scene = BatchScene(spark, tmp_path)
     (scene.raw / "readme.txt").write_text("not an input")
-    with pytest.raises(
-        StopError, match=r"files below the input are not parquet files: .*readme\.txt\. Name them"
-    ):
+    with pytest.raises(StopError, match=r"input files are not parquet files: .*readme\.txt\. Name them"):
         scene.run()
     scene.table["ignore"] = ["*.txt"]
     with pytest.raises(

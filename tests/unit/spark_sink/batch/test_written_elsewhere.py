@@ -96,6 +96,36 @@ def test_a_file_of_another_format_is_refused_by_name_until_it_is_ignored(tmp_pat
     assert found(tmp_path / "lines", kind="json", ignore=("*.zst",)) == ["export", "packed"]
 
 
+LINES = b'{"id": 1}\n'
+OTHERS = {
+    "zstd": b"\x28\xb5\x2f\xfd" + LINES,
+    "packed zstd": gzip.compress(b"\x28\xb5\x2f\xfd" + LINES),
+    "twice packed": gzip.compress(gzip.compress(LINES)),
+    "parquet": (GOLDEN / "pandas.parquet").read_bytes(),
+    "UTF-16": LINES.decode().encode("utf-16"),
+    "an array": b' [\n{"id": 1},\n{"id": 2}\n]\n',
+    "another array": b'\xef\xbb\xbf[{"id": 1},\n{"id": 2}]',
+}
+
+
+@pytest.mark.parametrize("given", [".", "a.json.gz", "named"])
+@pytest.mark.parametrize("what", OTHERS)
+def test_what_is_no_json_is_refused_whatever_it_is_called(tmp_path: Path, what: str, given: str) -> None:
+    for name in ("a.json.gz", "named"):
+        (tmp_path / name).write_bytes(OTHERS[what])
+    with pytest.raises(StopError, match=r"not json files: .*(a\.json\.gz|named)"):
+        found(tmp_path / given, kind="json")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"rubbish\n" + LINES, b"[1, 2]\n" + LINES, b"\n \n" + LINES, b"\0\0\n" + LINES, b"\x1f\x8bcut"],
+)
+def test_lines_that_are_no_json_are_left_to_the_run(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "a.json").write_bytes(text)
+    assert found(tmp_path, kind="json") == found(tmp_path / "a.json", kind="json") == ["a.json"]
+
+
 TABLES = {
     "_delta_log/0.json": r"is a Delta table, .*read it with the format delta",
     "metadata/v1.metadata.json": "is an Iceberg table",
