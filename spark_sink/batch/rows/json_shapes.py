@@ -122,6 +122,8 @@ def with_members(said: Any, found: Any) -> Any:
     types = pa.types
     if types.is_list(said) and types.is_list(found):
         return pa.list_(pa.field("element", with_members(said.value_type, found.value_type)))
+    if types.is_map(said) and types.is_map(found):
+        return pa.map_(said.key_type, with_members(said.item_type, found.item_type))
     if types.is_map(said) and types.is_struct(found):
         return pa.map_(said.key_type, reduce(with_members, (each.type for each in found), said.item_type))
     if not (types.is_struct(said) and types.is_struct(found)):
@@ -144,16 +146,28 @@ def _fits(kind: Any, table: Any) -> bool:
     return False
 
 
-def table_of(values: Sequence[dict[str, Any]], schema: Any, file: str) -> Any:
+def table_of(values: Sequence[dict[str, Any]], schema: Any, file: str, declared: Any = ()) -> Any:
     """Return rows as a table of this schema.
+
+    Args:
+        values: The rows.
+        schema: Of the table.
+        file: Named where a value does not fit.
+        declared: Columns as the config gives them, by whose rules times are read.
 
     Raises:
         StopError: A value does not fit into its column: it has changed since it was judged.
     """
     columns = []
+    rules = {
+        each.name: with_members(each.type, schema.field(each.name).type)
+        for each in declared
+        if pa.types.is_nested(each.type) or pa.types.is_timestamp(each.type)
+    }
     for each in schema:
+        rule = rules.get(each.name, each.type)
         try:
-            columns.append(pa.array([made(value.get(each.name), each.type) for value in values], each.type))
+            columns.append(pa.array([made(value.get(each.name), rule) for value in values], each.type))
         except (UnfitValueError, OverflowError, pa.ArrowException, TypeError) as error:
             raise StopError(
                 f"{file}: column {each.name}: a value does not fit into {each.type} ({error})"

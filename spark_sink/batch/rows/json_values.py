@@ -8,6 +8,7 @@ change in it.
 from __future__ import annotations
 
 import json
+import math
 import re
 import struct
 from datetime import date
@@ -24,6 +25,14 @@ if TYPE_CHECKING:
 
 FRACTION = pa.decimal128(38, 18)
 """Of fractions, where nothing says their type: 20 digits before the point, one more than 64 bits have."""
+MODEL_TIMES = {
+    "required": pa.timestamp("s", "UTC"),
+    "optional": pa.timestamp("s", "Etc/UTC"),
+    "none": pa.timestamp("s"),
+}
+"""What says how a model reads times, by what it says of their zones; columns have microseconds of the same."""
+_MOST_SECONDS = 20_000_000_000
+"""Pydantic's rule for a model's numbers: seconds up to here on both sides of 1970, milliseconds beyond."""
 _EXACT = re.compile(rb"\d[.eE]|\d{19}")
 """What orjson would make a float of: fractions, and whole numbers beyond 64 bits. In a text it does no harm."""
 _NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
@@ -112,9 +121,15 @@ def _of_text(text: str, kind: Any) -> Any:
             return date.fromisoformat(text)
         except ValueError:
             return _unfit()
-    time_us = text_time(text) if types.is_timestamp(kind) else None
-    if time_us is None or (kind.tz is None) == bool(_ZONE.search(text)):
-        return _unfit()
+    return _text_time(text, kind) if types.is_timestamp(kind) else _unfit()
+
+
+def _text_time(text: str, kind: Any) -> int:
+    if kind in MODEL_TIMES.values() and _NUMBER.fullmatch(text):
+        return _number_time(Decimal(text), kind)
+    time_us, zoned = text_time(text), _ZONE.search(text)
+    if time_us is None or (kind.tz is None if zoned else kind.tz == "UTC"):
+        raise UnfitValueError
     return time_us
 
 
@@ -136,9 +151,21 @@ def _number(value: int | Decimal, kind: Any) -> Any:
         bits = kind.bit_width - 1
         if -(2**bits) <= value < 2**bits:
             return value
-    if types.is_timestamp(kind) and isinstance(value, int) and LEAST_US <= value * 1000 <= MOST_US:
-        return value * 1000
+    if types.is_timestamp(kind):
+        return _number_time(value, kind)
     raise UnfitValueError
+
+
+def _number_time(value: int | Decimal, kind: Any) -> int:
+    by_model = kind in MODEL_TIMES.values()
+    # Looked at before it is counted with: 1e999999999 has a billion digits.
+    number = Decimal(value)
+    if number.copy_abs() > MOST_US or (kind.tz is None if by_model else isinstance(value, Decimal)):
+        raise UnfitValueError
+    time_us = math.floor(number * (1_000_000 if by_model and abs(number) <= _MOST_SECONDS else 1000))
+    if not LEAST_US <= time_us <= MOST_US:
+        raise UnfitValueError
+    return time_us
 
 
 def _decimal(value: Decimal, kind: Any) -> Decimal:

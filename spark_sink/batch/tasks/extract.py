@@ -18,7 +18,7 @@ from processor.errors import StopError
 from schemas.config.batches import TOPIC_TIME
 from spark_sink.batch.rows.json_lines import LineBlock, id_reader, require_end
 from spark_sink.batch.rows.json_shapes import NULL, Shape, joined_shape, shape_of
-from spark_sink.batch.rows.json_values import misfits, read_object
+from spark_sink.batch.rows.json_values import MODEL_TIMES, UnfitValueError, made, misfits, read_object
 from spark_sink.batch.rows.parquet_rows import read_rows, table_fingerprints, table_ids
 from spark_sink.batch.rows.schema import fitted, schema_of
 from spark_sink.batch.rows.times import LEAST_US, MOST_US, NO_TIME, read_times, text_time
@@ -171,15 +171,24 @@ def _keys_of(
         if value is None:
             fault[at] = fault[at] or Fault.OUT_OF_RANGE
         elif not stamped:
-            times[at], why = _time(value.get(plan.event_time))
+            times[at], why = _time(value.get(plan.event_time), types[0].get(plan.event_time))
             fault[at] = fault[at] or why
         if value is not None and not fault[at] and (column := misfits(value, *types)):
             fault[at], misfit = Fault.OUT_OF_RANGE, misfit or column
     return _Keys(_joined(ids, ids.ids.fingerprint, times, block.rows), fault, values, misfit)
 
 
-def _time(value: object) -> tuple[int, int]:
-    """Return a time in microseconds, and a fault."""
+def _time(value: object, kind: Any | None) -> tuple[int, int]:
+    """Return a time in microseconds, and a fault; a model's as the model reads it."""
+    if value is None or kind not in MODEL_TIMES.values():
+        return _plain_time(value)
+    try:
+        return made(value, kind), 0
+    except UnfitValueError:
+        return NO_TIME, Fault.FIELD_TYPE
+
+
+def _plain_time(value: object) -> tuple[int, int]:
     match value:
         case None:
             return NO_TIME, Fault.FIELD_MISSING

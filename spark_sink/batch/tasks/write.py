@@ -85,6 +85,7 @@ class _SplitWriter:
         self._plan, self._split = plan, split
         self._path, self._name = plan.files[split.file], plan.names[split.file]
         self._schema = schema_of(plan.schema)
+        self._declared = schema_of(plan.declared) if plan.declared else ()
         keys = read_all(staged(plan.staging, KEYS, split.number))
         self._keys = keys[_order(keys[:, ROW])]
         faults = read_all(staged(plan.staging, FAULTS, split.number))
@@ -191,7 +192,8 @@ class _SplitWriter:
         if rows.table is not None:
             chosen = rows.table if some.size == len(rows.table) else rows.table.take(pa.array(some))
             return fitted(chosen, self._schema, self._path)
-        table = table_of([read_object(rows.lines[k]) or {} for k in some], self._schema, self._path)
+        values = [read_object(rows.lines[k]) or {} for k in some]
+        table = table_of(values, self._schema, self._path, self._declared)
         if rows.beside is not None:
             for each in TOPIC_SCHEMA:
                 column = rows.beside.column(each.name).take(pa.array(some))

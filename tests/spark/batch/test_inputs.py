@@ -291,14 +291,16 @@ def test_a_model_says_what_columns_of_json_are(spark: SparkSession, tmp_path: Pa
         "page": "/",
     }
     wrong = right | {"event_id": "b", "amount": "much"}
+    later = right | {"event_id": "c", "occurred_at": 1_772_442_000}
     text = "".join(
-        json.dumps(each) + "\n" for each in (right | {"amount": "1.50", "extra": "2026-01-01"}, wrong)
+        json.dumps(each) + "\n" for each in (right | {"amount": "1.50", "extra": "2026-01-01"}, wrong, later)
     )
     (scene.raw / "a.jsonl").write_text(text)
 
     counts = scene.run().counts
 
-    assert (counts["kept"], counts["quarantined"]) == (1, 1)
+    assert (counts["kept"], counts["quarantined"]) == (2, 1)
+    assert {str(row["seqmark_date"]) for row in scene.rows()} == {"2026-01-01", "2026-03-02"}
     fields = {each.name: each.dataType.simpleString() for each in read_clean(spark, str(scene.out)).schema}
     assert (fields["occurred_at"], fields["extra"]) == ("timestamp", "date")
     assert fields["amount"].startswith("decimal(")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -11,8 +13,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from pydantic import AwareDatetime, BaseModel, NaiveDatetime
 
-from spark_sink.batch.rows.columns import columns_of_values
+from spark_sink.batch.rows.columns import columns_of_values, declared_columns
 from spark_sink.batch.rows.constants import column_type
 from spark_sink.batch.rows.json_shapes import joined_shape, schema_of_shape, shape_of, table_of, widened
 from spark_sink.batch.rows.json_values import FRACTION, json_text, misfits, read_object
@@ -157,6 +160,51 @@ def test_a_number_without_room_in_the_table_does_not_count_and_what_has_another_
     value = read_object(f'{{"x": {text}}}'.encode())
     assert value is not None
     assert (misfits(value, {}, {} if known is None else {"x": known}) == "") is fits
+
+
+class Moments(BaseModel):
+    """Fields of all kinds of times."""
+
+    plain: datetime | None = None
+    aware: AwareDatetime | None = None
+    naive: NaiveDatetime | None = None
+    inside: list[dict[str, datetime]] | None = None
+
+
+NINE = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "becomes"),
+    [
+        ("plain", "1772442000", NINE),
+        ("plain", "1772442000.5", NINE + timedelta(milliseconds=500)),
+        ("plain", '"1772442000"', NINE),
+        ("plain", "1772442000000", NINE),
+        ("plain", '"2026-03-02T09:00:00"', NINE),
+        ("plain", '"2026-03-02T10:00:00+01:00"', NINE),
+        ("plain", "1e999999999", None),
+        ("plain", "true", None),
+        ("aware", "1772442000", NINE),
+        ("aware", '"2026-03-02T09:00:00Z"', NINE),
+        ("aware", '"2026-03-02T09:00:00"', None),
+        ("aware", '"2026-03-02"', None),
+        ("naive", '"2026-03-02T09:00:00"', NINE.replace(tzinfo=None)),
+        ("naive", '"2026-03-02T09:00:00Z"', None),
+        ("naive", "1772442000", None),
+        ("inside", '[{"a": 1772442000}]', [[("a", NINE)]]),
+    ],
+)
+def test_times_of_a_model_are_read_as_the_model_reads_them(name: str, text: str, becomes: Any) -> None:
+    batch: Any = SimpleNamespace(name="b", model=f"{__name__}:Moments", columns={})
+    declared = schema_of(declared_columns(batch))
+    value = read_object(f'{{"{name}": {text}}}'.encode())
+    assert value is not None
+    assert misfits(value, {each.name: each.type for each in declared}, {}) == ("" if becomes else name)
+    if becomes:
+        columns = columns_of_values([shape_of(value)], None, schema_text(declared), of_topic=False)
+        (row,) = table_of([value], schema_of(columns), "file", declared).to_pylist()
+        assert row[name] == becomes
 
 
 MODEL = pa.struct([("id", pa.int64()), ("price", pa.decimal128(10, 2))])
