@@ -127,6 +127,12 @@ def advice(misfit: str) -> str:
     )
 
 
+def misfit_rows(misfits: Iterable[Mapping[str, int]]) -> Iterator[str]:
+    """Say how many rows are in quarantine for want of room, by column."""
+    for name, count in sum(map(Counter, misfits), Counter[str]()).items():
+        yield f"{count:,} rows are in quarantine{advice(name)}"
+
+
 def unified_ids(numbers: Iterable[Mapping[str, int]], plan: RunPlan) -> Iterator[str]:
     """Say which ids look alike in the table though they are told apart: numbers in a column of texts."""
     found: Counter[str] = sum(map(Counter, numbers), Counter())

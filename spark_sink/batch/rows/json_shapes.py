@@ -22,7 +22,7 @@ from processor.errors import StopError
 from spark_sink.batch.rows.json_values import FRACTION, LEAST, MOST, UnfitValueError, made
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 Shape = str | tuple[str, Any]
 NULL: Shape = "null"
@@ -146,23 +146,23 @@ def _fits(kind: Any, table: Any) -> bool:
     return False
 
 
-def table_of(values: Sequence[dict[str, Any]], schema: Any, file: str, declared: Any = ()) -> Any:
+def table_of(values: Sequence[dict[str, Any]], schema: Any, file: str, declared: Mapping[str, Any]) -> Any:
     """Return rows as a table of this schema.
 
     Args:
         values: The rows.
         schema: Of the table.
         file: Named where a value does not fit.
-        declared: Columns as the config gives them, by whose rules times are read.
+        declared: Types that the config gives, by whose rules times are read.
 
     Raises:
         StopError: A value does not fit into its column: it has changed since it was judged.
     """
     columns = []
     rules = {
-        each.name: with_members(each.type, schema.field(each.name).type)
-        for each in declared
-        if pa.types.is_nested(each.type) or pa.types.is_timestamp(each.type)
+        name: with_members(kind, schema.field(name).type)
+        for name, kind in declared.items()
+        if pa.types.is_nested(kind) or pa.types.is_timestamp(kind)
     }
     for each in schema:
         rule = rules.get(each.name, each.type)

@@ -258,15 +258,17 @@ def test_numbers_of_json_keep_their_digits_or_their_row_does_not_count(
     lines.pop()
     scene, audience, counts = run("told")
     assert (counts["kept"], counts["quarantined"]) == (2, 1)
-    assert [(each["seqmark_error"], each["seqmark_source"]) for each in scene.rows("quarantine")] == [
-        ("out_of_range", "a.jsonl:2")
+    told = "seqmark_error", "seqmark_source", "seqmark_detail"
+    assert [tuple(each[name] for name in told) for each in scene.rows("quarantine")] == [
+        ("out_of_range", "a.jsonl:2", "column amount has no room for its value")
     ]
     kept = {row["seqmark_row"]: (row["amount"], row["x"]) for row in scene.rows()}
     assert kept == {
         0: (Decimal("12345678901234567.89"), Decimal(9007199254740993)),
         1: (Decimal("1.10"), Decimal("0.5")),
     }
-    assert audience.said[-1].startswith("1 ids in column event_id are numbers, and texts in the table")
+    assert audience.said[-2].startswith("1 ids in column event_id are numbers, and texts in the table")
+    assert audience.said[-1].startswith("1 rows are in quarantine; or say what column amount is")
     with pytest.raises(
         StopError, match=r'a\.jsonl:2 cannot be judged \(out_of_range\).* columns = \{ amount = "dec'
     ):

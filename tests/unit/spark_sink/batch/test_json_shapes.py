@@ -15,11 +15,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import AwareDatetime, BaseModel, NaiveDatetime
 
-from spark_sink.batch.rows.columns import columns_of_values, declared_columns
+from spark_sink.batch.rows.columns import columns_of_values, declared_columns, misfit_rows
 from spark_sink.batch.rows.constants import column_type
 from spark_sink.batch.rows.json_shapes import joined_shape, schema_of_shape, shape_of, table_of, widened
 from spark_sink.batch.rows.json_values import FRACTION, json_text, misfits, read_object
-from spark_sink.batch.rows.schema import schema_of, schema_text
+from spark_sink.batch.rows.schema import schema_of, schema_text, types_of
 
 DECIMALS = st.decimals(-(10**19), 10**19, places=18, allow_nan=False).map(lambda each: f"{each:f}")
 """As JSON may write them, with all digits."""
@@ -60,7 +60,7 @@ def test_every_value_comes_back_as_it_was_or_as_its_json(rows: list[dict[str, An
     values = read(rows)
     schema = schema_of_shape(joined_shape(map(shape_of, values)))
     assume(schema.names)  # the rows of a table have an id
-    for value, row in zip(values, table_of(values, schema, "file").to_pylist(), strict=True):
+    for value, row in zip(values, table_of(values, schema, "file", {}).to_pylist(), strict=True):
         for name, each in value.items():
             assert same(each, row.get(name)), name
 
@@ -127,7 +127,7 @@ def test_a_value_goes_into_the_column_that_the_config_says_or_its_row_does_not_c
     assert value is not None
     assert misfits(value, declared, {}) == ("" if fits else "x")
     if fits:
-        table_of([value], pa.schema(list(declared.items())), "file")
+        table_of([value], pa.schema(list(declared.items())), "file", declared)
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_times_of_a_model_are_read_as_the_model_reads_them(name: str, text: str,
     assert misfits(value, {each.name: each.type for each in declared}, {}) == ("" if becomes else name)
     if becomes:
         columns = columns_of_values([shape_of(value)], None, schema_text(declared), of_topic=False)
-        (row,) = table_of([value], schema_of(columns), "file", declared).to_pylist()
+        (row,) = table_of([value], schema_of(columns), "file", types_of(schema_text(declared))).to_pylist()
         assert row[name] == becomes
 
 
@@ -241,7 +241,7 @@ def test_objects_keep_the_members_that_a_model_does_not_name(text: str, said: An
     assert misfits(value, {"x": said}, {}) == ""
     schema = schema_of(columns_of_values([shape_of(value)], None, schema_text(declared), of_topic=False))
     assert schema == pa.schema([("x", becomes)])
-    (row,) = table_of([value], schema, "file").to_pylist()
+    (row,) = table_of([value], schema, "file", {}).to_pylist()
     assert all(str(each) in str(row) for each in ("email", "x", "tags", "n") if each in text)
 
 
@@ -288,3 +288,11 @@ def test_a_run_takes_the_types_of_the_table_where_its_values_have_room(
 ) -> None:
     made = widened(pa.schema([("x", run), ("y", pa.int64())]), pa.schema([("x", table)]))
     assert made == pa.schema([("x", table if becomes is None else becomes), ("y", pa.int64())])
+
+
+def test_a_run_says_in_which_columns_values_had_no_room() -> None:
+    many, few = misfit_rows([{"a": 2}, {}, {"b": 1, "a": 999}])
+    assert many.startswith(
+        "1,001 rows are in quarantine; or say what column a is, in which a value has no room: "
+    )
+    assert few.startswith("1 rows are in quarantine; or say what column b is")
