@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from typing_extensions import override
 
 from processor.errors import RebuildError, SeqmarkError
+from processor.wire.decode import Chunk
 from seqmark.in_memory.ports import Wire
 
 if TYPE_CHECKING:
@@ -122,7 +123,8 @@ class FaultyWire(Wire):
         if what == "source" and self._before is not None and fate.has("stale"):
             return self._before  # type: ignore[return-value] # of an effect of the same kind
         answer = effect()
-        if what == "source":
+        if what == "source" and isinstance(answer, Chunk) and answer.data:
+            # One with nothing in it would only say that nothing is there.
             self._before = answer
         if fate.has("lost"):
             raise RebuildError("timeout", what)

@@ -15,13 +15,24 @@ from processor.state.table import Table
 from processor.wire.decode import Chunk, Decoder
 from schemas.changelog.position import Position
 from schemas.changelog.values import POSITION_KEY
+from schemas.verdicts.record import VerdictRecord
 from seqmark.in_memory.ports import MemoryChangelog, Wire
+from tests.support.judges.fingerprints import FingerprintRules
 from tests.support.judges.id_rules import IdModel, IdRules
-from tests.support.judges.outcomes import foretold, outcomes, plain, without_detail
+from tests.support.judges.outcomes import (
+    assert_hashes,
+    foretold,
+    new_ids_of,
+    outcomes,
+    plain,
+    without_detail,
+)
 from tests.support.kafka.topics import Record
+from tests.support.verify.observed import OBSERVED
 from tests.support.wire import batches
 from tests.support.worker.id_feed import assert_ids
 from tests.support.worker.process import PipelineConfig
+from tests.support.worker.verdicts import clean_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -29,6 +40,7 @@ if TYPE_CHECKING:
     from seqmark.in_memory.cluster import MemoryCluster
     from tests.simulation.scenario import Scenario
     from tests.support.judges.rules import Model, Rules
+    from tests.support.kafka.topics import New
 
 PIPELINE = PipelineConfig("p", "source", "sink")
 LocalStates = Mapping[tuple[str, int], MemoryStore]
@@ -65,18 +77,29 @@ async def _require_partition(
     if topics.quarantine is None:
         judged = _until_fault(scenario, records)
         end = records[len(judged)].offset if len(judged) < len(records) else end
-    truth = outcomes(model, scenario.rules, PIPELINE, judged, {})
-    _require_same("sink", [plain(each) for each in read(cluster, "sink", number)], truth.passed)
-    refused = [without_detail(plain(each)) for each in read(cluster, "quarantine", number)]
-    _require_same("quarantine", refused, truth.quarantined)
     told = [json.loads(each.value or b"") for each in read(cluster, "receipts", number)]
-    if isinstance(scenario.rules, IdRules):
-        if scenario.rules.confirmed:
-            _require_same("receipts", foretold(told), truth.told)
-    else:
-        found = [tuple(each[name] for name in ("offset", "verdict", "sequence", "watermark")) for each in told]
-        _require_same("receipts", found, _sequence_receipts(scenario.rules, judged))
-    dropped = [each["offset"] for each in told]
+    truth = outcomes(model, scenario.rules, PIPELINE, judged, new_ids_of(told))
+    passed, refused = truth.passed, truth.quarantined
+    if scenario.kind.hop.pipeline.observe:
+        passed, refused = list(map(plain, judged)), list(map(_observed, refused))
+        assert all(each.pop("observed") for each in told), "a receipt does not say that its record has passed"
+    if topics.sink is not None:
+        _require_same("sink", [plain(each) for each in read(cluster, topics.sink, number)], passed)
+    if topics.verdicts is not None:
+        said = [VerdictRecord.decode(each.value) for each in read(cluster, topics.verdicts, number)]
+        assert [each.begins for each in said] == [True] + [False] * (len(said) - 1)
+        assert said[-1].end == end
+        _require_same("verdicts", [plain(each) for each in clean_by(said, judged)], passed)
+    found = [without_detail(plain(each)) for each in read(cluster, "quarantine", number)]
+    _require_same("quarantine", found, refused)
+    if not isinstance(scenario.rules, IdRules):
+        rows = [tuple(each[name] for name in ("offset", "verdict", "sequence", "watermark")) for each in told]
+        _require_same("receipts", rows, _sequence_receipts(scenario.rules, judged))
+    elif scenario.rules.confirmed:
+        _require_same("receipts", foretold(told), truth.told)
+    if isinstance(scenario.rules, FingerprintRules):
+        assert_hashes(scenario.rules, {each.offset: each for each in judged}, told)
+    dropped = [each["offset"] for each in told if each["verdict"] in DROPPED]
     expected = [each.offset for each, verdict in zip(judged, truth.verdicts, strict=True) if verdict in DROPPED]
     assert dropped == expected, f"receipts of {number}"
     group = cluster.offsets[TopicPartition(topics.source, number)]
@@ -86,8 +109,13 @@ async def _require_partition(
     assert positions[-1].next_offset == end, f"position of {number}"
     if isinstance(model, IdModel) and isinstance(scenario.rules, IdRules) and scenario.rules.confirmed:
         assert_ids(number, list(map(plain, changelog)), model, scenario.rules.window_ms)
-    for store in (MemoryStore(), *stores):
+    for store in (MemoryStore(), *stores) if records else ():
         await _require_state(scenario, cluster, number, store, deepcopy(model), records)
+
+
+def _observed(record: New) -> New:
+    """Return a record of quarantine, without its detail, as it is there where it has passed as well."""
+    return record._replace(headers=(*record.headers[:-2], OBSERVED, *record.headers[-2:]))
 
 
 def _sequence_receipts(rules: Rules, records: Sequence[Record]) -> list[tuple[Any, ...]]:
@@ -133,7 +161,7 @@ async def _require_state(
         evidence = judge.extract(piece.columns)
         judged = judge.judge(evidence).verdict.tolist()
         found += [
-            Fault(fault).code if fault else Verdict(verdict).label
+            Fault(fault).code if fault not in {Fault.NONE, Fault.ID_COLLISION} else Verdict(verdict).label
             for verdict, fault in zip(judged, evidence.fault.tolist(), strict=True)
         ]
     _require_same(f"verdicts of {number} with a state of {len(dict(store.items(b'')))} values", found, wanted)

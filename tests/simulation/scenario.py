@@ -13,6 +13,7 @@ from processor.pipeline.hop_kinds import kind_of
 from processor.pipeline.hops import hops
 from schemas.config import Settings
 from tests.simulation.clockwork import BEGIN_S
+from tests.support.judges.fingerprints import FingerprintModel, FingerprintRules
 from tests.support.judges.id_rules import BucketIdModel, IdModel, IdRules
 from tests.support.judges.rules import Model, Rules
 from tests.support.kafka.topics import Record
@@ -20,7 +21,7 @@ from tests.support.wire import batches
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from processor.pipeline.hop_kinds import HopKind
     from seqmark.in_memory.cluster import MemoryCluster
@@ -59,6 +60,8 @@ class Scenario:
         """Return the naive model of one partition."""
         if not isinstance(self.rules, IdRules):
             return self.rules.model()
+        if isinstance(self.rules, FingerprintRules):
+            return FingerprintModel(self.rules, now_ms)
         return IdModel(self.rules, now_ms) if self.rules.confirmed else BucketIdModel(self.rules)
 
 
@@ -69,30 +72,29 @@ def now_ms() -> int:
 
 def drawn(dice: random.Random, cluster: MemoryCluster) -> Scenario:
     """Draw a pipeline, and fill its source."""
-    new = _scoped if dice.random() < 0.5 else _identified
+    new = dice.choice((_scoped, _identified, _told_apart))
     rules, make = new(dice)
-    quarantine = dice.random() < 0.9
-    kind = _kind(rules, 3 if quarantine else 1, quarantine=quarantine)
+    quarantine = isinstance(rules, FingerprintRules) or dice.random() < 0.9
+    keys: dict[str, Any] = {"quarantine": "quarantine"} if quarantine else {}
+    edits = isinstance(rules, FingerprintRules) and rules.on_collision in {"tag", "rename"}
+    if not edits and dice.random() < 0.3:
+        keys |= {"output": dice.choice(("verdicts", "both")), "verdicts": "verdicts"}
+    elif quarantine and dice.random() < 0.2:
+        keys["observe"] = True
+    kind = _kind(rules, 3, keys)
     partitions = dice.choice((1, 1, 2, 3)) if quarantine else 1
     records = [_filled(dice, cluster, number, partial(make, dice)) for number in range(partitions)]
     return Scenario(kind, rules, records)
 
 
-def _kind(rules: Rules | IdRules, partitions: int, *, quarantine: bool) -> HopKind:
+def _kind(rules: Rules | IdRules, partitions: int, keys: Mapping[str, Any]) -> HopKind:
     dedup = rules.dedup if isinstance(rules, IdRules) else {"mode": "watermark", "sequence": rules.sequence}
-    pipeline = {
-        "name": "p",
-        "source": "source",
-        "sink": "sink",
-        "duplicates": "receipts",
-        "quarantine": "quarantine" if quarantine else None,
-        "dedup": {**rules.dedup, **dedup},
-    }
+    names = {"name": "p", "source": "source", "sink": "sink", "duplicates": "receipts"}
     settings = Settings.model_validate(
         {
             "kafka": {"bootstrap_servers": "nowhere:9092"},
             "worker": {"application_id": APPLICATION},
-            "pipelines": [{name: value for name, value in pipeline.items() if value is not None}],
+            "pipelines": [{**names, **keys, "dedup": {**rules.dedup, **dedup}}],
         }
     )
     source = TopicView(partitions, 1, {"max.message.bytes": "1048588"})
@@ -146,18 +148,35 @@ def _identified(dice: random.Random) -> tuple[IdRules, Callable[[random.Random, 
         on_missing=dice.choice(("quarantine", "pass")),
         bloom=bloom,
     )
-    ids = dice.choice((5, 60))
+    return rules, _some_ids(dice.choice((5, 60)))
+
+
+def _told_apart(dice: random.Random) -> tuple[IdRules, Callable[[random.Random, int], batches.Record]]:
+    plain, make = _identified(dice)
+    while not plain.confirmed:
+        plain, make = _identified(dice)
+    place = plain.id[0]
+    to = {"header": "header:id", "value": "/id"}.get(place["from"])
+    actions = ("pass", "drop", "quarantine", "tag", *(("rename",) if to else ()))
+    action = dice.choice(actions)
+    rename = {"to": to, "keep": dice.choice(("header", "/was"))} if action == "rename" and to else None
+    prints = {"exclude": ["/n"]}
+    return FingerprintRules(**vars(plain), fingerprint=prints, on_collision=action, rename=rename), make
+
+
+def _some_ids(ids: int) -> Callable[[random.Random, int], batches.Record]:
+    """Return what makes records, of which many have one of so many ids, and one of a few contents."""
 
     def make(dice: random.Random, number: int) -> batches.Record:
         name = b"%d" % dice.randrange(ids) if dice.random() < 0.6 else b"new %d" % number
         headers: dict[str, bytes | None] = {"id": name}
-        value: Any = {"id": name.decode(), "n": number}
+        value: Any = {"id": name.decode(), "kind": dice.choice((0, 0, 0, 1, 2)), "n": number}
         if dice.random() < 0.04:
             headers = {"id": None} if dice.random() < 0.5 else {}
             value = dice.choice((None, {}, {"id": 3}))
         return _record(dice, number, name if dice.random() < 0.97 else None, headers, value)
 
-    return rules, make
+    return make
 
 
 def _record(
