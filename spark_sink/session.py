@@ -192,8 +192,9 @@ def _workers_python(master: str, folder: Path) -> Iterator[None]:
     launcher = folder / "python"
     launcher.write_text(_LAUNCHER % shlex.quote(sys.executable))
     launcher.chmod(0o700)
-    # On other machines there is no launcher.
-    os.environ["PYSPARK_PYTHON"] = str(launcher) if _is_local(master) else sys.executable
+    # On other machines there is no launcher, and of a file system for data nothing may be run.
+    runs = _is_local(master) and os.access(launcher, os.X_OK)
+    os.environ["PYSPARK_PYTHON"] = str(launcher) if runs else sys.executable
     try:
         yield
     finally:

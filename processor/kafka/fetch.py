@@ -15,6 +15,7 @@ import sys
 import time
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from processor.errors import RebuildError
@@ -25,7 +26,7 @@ from processor.wire.decode import Chunk
 from schemas.changelog.topic_ids import UNKNOWN_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 log = logging.getLogger(__name__)
 
@@ -88,14 +89,22 @@ class Fetcher:
     Each leader has a request of its own on its way, from one call to the next where need be: one that says
     nothing, or a partition that has no leader, holds up nobody else. Who leads is asked beside that.
 
-    ``seen`` is told of partition, last stable offset and end of whatever is answered.
+    Args:
+        client: Its own.
+        seen: Told of partition, last stable offset and end of whatever is answered.
+        owed: Told of the partitions whose leaders are asked, or looked for.
+        heard: Told of those whose leaders have answered, if only that a quota holds them back.
     """
 
     def __init__(
-        self, client: Client, seen: Callable[[TopicPartition, int, int], None] = lambda *_: None
+        self,
+        client: Client,
+        seen: Callable[[TopicPartition, int, int], None] = lambda *_: None,
+        owed: Callable[[Iterable[TopicPartition]], None] = lambda _: None,
+        heard: Callable[[Iterable[TopicPartition]], None] = lambda _: None,
     ) -> None:
         self._client = client
-        self._seen = seen
+        self._seen, self._owed, self._heard = seen, owed, heard
         self._turn = 0
         self._by_name = False
         self._all_local = False
@@ -171,6 +180,7 @@ class Fetcher:
             elif tp not in self._astray and leader not in self._asked:
                 by_node[leader].append(tp)
         self._turn += 1
+        self._owed([*(tp for tp in positions if tp in self._astray), *chain.from_iterable(by_node.values())])
         for leader, partitions in by_node.items():
             # The order in the request is the order in which partitions fill the answer: take turns.
             shift = self._turn % len(partitions)
@@ -197,11 +207,14 @@ class Fetcher:
         except KafkaError as error:
             log.warning("fetch from broker %s failed: %r", node, error)
             return _Answer([], set(wanted))
+        if not found:
+            self._heard(wanted)  # a broker that holds the client back by a quota names no topic
         chunks, astray = [], set()
         for topic, parts in found:
             for partition, code, high, stable, *rest in parts:
                 tp = TopicPartition(topic, partition)
                 if code == KafkaCode.NONE:
+                    self._heard([tp])
                     self._seen(tp, stable, high)
                     chunks.append(self._chunk(tp, wanted[tp], stable, rest, version))
                 elif code in _OTHER_ID and topic not in self._client.lost:
@@ -285,9 +298,8 @@ def _failure(tp: TopicPartition, code: int, position: int) -> OutOfRangeError | 
     if code == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION or code in _OTHER_ID:
         # It may come back as another topic of the same name: the slot is opened again, which looks.
         return RebuildError("source", f"{tp.topic}:{tp.partition}: {error_name(code)}")
+    if code == KafkaCode.TOPIC_AUTHORIZATION_FAILED:
+        return RebuildError("topics", f"cannot read {tp.topic}: grant this principal READ on it")
     if code not in _RETRY_SILENTLY:
-        hint = ": grant this principal READ on it" if code == KafkaCode.TOPIC_AUTHORIZATION_FAILED else ""
-        log.warning(
-            "fetch of %s:%s at %s failed: %s%s", tp.topic, tp.partition, position, error_name(code), hint
-        )
+        log.warning("fetch of %s:%s at %s failed: %s", tp.topic, tp.partition, position, error_name(code))
     return None

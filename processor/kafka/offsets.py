@@ -130,9 +130,9 @@ async def _ask(client: Client, node: int, request: ListOffsetsRequest, found: di
 
 
 async def newest_timestamps(client: Client, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the highest timestamp (ms) of each partition's records; asks once.
+    """Return the highest timestamp (ms) of each partition's records, -1 where there is none; asks once.
 
-    What is empty, or not answered, is left out; so is all where brokers do not know the question (before 3.0).
+    What is not answered is left out; so is all where brokers do not know the question (before 3.0).
     """
     by_node: dict[int, list[TopicPartition]] = defaultdict(list)
     for tp in partitions:
@@ -153,7 +153,7 @@ async def _newest(client: Client, node: int, partitions: Iterable[TopicPartition
         TopicPartition(topic, number): timestamp
         for topic, rows, _ in answer.topics
         for number, code, timestamp, *_ in rows
-        if code == KafkaCode.NONE and timestamp >= 0
+        if code == KafkaCode.NONE
     }
 
 

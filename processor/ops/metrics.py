@@ -22,7 +22,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from processor.ops.escaped import EscapeMetrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 OBSERVING = "observing: every record passes, verdicts say what would become of it"
 """What whoever looks at the table must not miss."""
@@ -76,10 +76,18 @@ class Doing(NamedTuple):
 
 
 class Contact:
-    """Knows what was asked of brokers and has no answer yet, by who owes it."""
+    """Knows what was asked of brokers and has no answer yet, by who owes it.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    Args:
+        clock: Monotonic seconds.
+        muted: By hop, until when a quota holds connections back: before that nobody owes an answer.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, muted: Mapping[str, float] | None = None
+    ) -> None:
         self._clock = clock
+        self._muted = {} if muted is None else muted
         self._since: dict[str, float] = {}
         self._heard_s = clock()
 
@@ -103,7 +111,8 @@ class Contact:
     def silent_s(self) -> float:
         """For how long the oldest question has had no answer."""
         now_s = self._clock()
-        return max(0.0, now_s - min([*self._since.values(), now_s]))
+        since_s = min([*self._since.values(), now_s])
+        return max(0.0, now_s - max([since_s, *self._muted.values()]))
 
     @property
     def lost(self) -> bool:
@@ -138,9 +147,12 @@ class _Beside:
     """By hop, until when on the monotonic clock a quota holds it up."""
     held_up: Callable[[str], State | None] = lambda _hop: None
     """Says of a hop what keeps slots that are assigned from working; None: nothing, or a restore."""
-    contact: Contact = field(default_factory=Contact)
+    contact: Contact = field(init=False)
     doing: Doing = field(default_factory=lambda: Doing("starting"))
     """What the worker does before it asks for partitions; no text: it has done all of it."""
+
+    def __post_init__(self) -> None:
+        self.contact = Contact(muted=self.throttled_until_s)
 
 
 class Metrics(_Beside):

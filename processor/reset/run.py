@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from processor.errors import FencedError, RebuildError, StopError
 from processor.kafka.offsets import bounds, committed, offsets_at, origin_at
+from processor.kafka.transactions.broker_time import BrokerTime, ClockMove
 from processor.kafka.transactions.output import ExactlyOnceOutput
 from processor.ops.fault_points import CommitStep as FaultStep
 from processor.ops.fault_points import reached
@@ -146,12 +147,17 @@ async def _commit(
     ``ends`` says by partition where the changelog ended that the state was made from.
 
     Raises:
-        StopError: The pipeline is not stopped any more, or the changelog does not end there.
+        StopError: The pipeline is not stopped any more, the changelog does not end there, or a clock is wrong.
         FencedError: A worker has taken the slot.
         RebuildError: It was refused; with the reason ``end`` the outcome is not known.
     """
     topics = context.topics
-    output = ExactlyOnceOutput(producer, context.application, topics.source)
+
+    async def clocks() -> None:
+        moves = ((f"{topics.source}:{state.step.partition}", state.judge.clock_move) for state in states)
+        await BrokerTime(producer.beginning).require(ClockMove(where, *move) for where, move in moves if move)
+
+    output = ExactlyOnceOutput(producer, context.application, topics.source, clocks)
     origins = [await _origin(context, state) for state in states]
     output.begin()
     reached(FaultStep.BEGUN)  # 1

@@ -22,7 +22,7 @@ from processor.wire.decode import Chunk
 from processor.worker.slot_state import SlotLife, SlotState
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from processor.pipeline.slot_pipeline import SlotPipeline
     from processor.worker.context import Context
@@ -100,19 +100,22 @@ class SlotWork:
         contact = self._context.metrics.contact
         leaders = {tp: f"the leader of {tp.topic}:{tp.partition}" for tp in positions}
 
-        def saw(tp: TopicPartition, stable: int, end: int) -> None:
-            contact.answered(leaders[tp])
-            self._standstill.saw(tp, stable, end)
+        def owed(asked: Iterable[TopicPartition]) -> None:
+            contact.asked(leaders[tp] for tp in asked)
+
+        def heard(answered: Iterable[TopicPartition]) -> None:
+            for tp in answered:
+                contact.answered(leaders[tp])
 
         with contextlib.ExitStack() as held:
             held.callback(contact.forget, leaders.values())
-            fetcher = held.enter_context(contextlib.closing(Fetcher(self._slot.client, saw)))
+            fetcher = Fetcher(self._slot.client, self._standstill.saw, owed, heard)
+            held.enter_context(contextlib.closing(fetcher))
             while True:
-                contact.asked(leaders.values())
                 try:
                     chunks = await fetcher.fetch(positions)
                 except OutOfRangeError as error:
-                    contact.answered(leaders[error.partition])
+                    heard([error.partition])
                     await self._out_of_range(error, positions)
                     continue
                 for chunk in chunks:

@@ -1,16 +1,14 @@
 """Finds the input files of a run, and says by what they are known.
 
-What a file is, is told by its first bytes; what is hidden, by Spark's rule. A folder that belongs to a table is
-refused: only the table's log says which of its files count, and the others hold rows that were removed.
+What is hidden is told by Spark's rule. A folder that belongs to a table is refused: only the table's log
+says which of its files count, and the others hold rows that were removed.
 """
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import json
 import os
-import zlib
 from collections import Counter, defaultdict
 from fnmatch import fnmatch
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from processor.errors import StopError
 from spark_sink.batch.rows.constants import constants_of_folders
+from spark_sink.batch.rows.formats import is_of_format
 from spark_sink.batch.table.commits import InputStamp
 from spark_sink.batch.table.layout import OWN_FOLDER
 
@@ -27,17 +26,9 @@ if TYPE_CHECKING:
     from spark_sink.batch.rows.constants import Constant
     from spark_sink.batch.table.commits import Commit, TopicSpan
 
-_ENDS = {
-    "parquet": (".parquet", ".parq", ".pq"),
-    "json": (".json", ".jsonl", ".ndjson", ".json.gz", ".jsonl.gz", ".ndjson.gz"),
-}
-_PARQUET = (b"PAR1", b"PARE")
-_GZIP = b"\x1f\x8b"
-_HEAD_BYTES = 256
-"""Of a file, in which its first line begins."""
 _TABLES = (
     ("_delta_log", "a Delta table", "read it with the format delta"),
-    ("metadata/*.metadata.json", "an Iceberg table", "export it as Parquet files, and read those"),
+    ("metadata/*.metadata.json*", "an Iceberg table", "export it as Parquet files, and read those"),
     (".hoodie", "a Hudi table", "export it as Parquet files, and read those"),
     ("_spark_metadata", "the output of a Spark stream", "write a copy of it with Spark, and read that"),
     (
@@ -177,7 +168,7 @@ def find_inputs(
 
     Args:
         paths: Files, and folders with all that is below them.
-        kind: Format of the files; one that is named itself may be called anything.
+        kind: Format of the files; one that is named itself may be called anything, and be no other's.
         ignore: Patterns of names, or of paths from a folder on, that are left out.
 
     Raises:
@@ -195,11 +186,10 @@ def find_inputs(
         try:
             for each in _files_of(root):
                 names = each.name, each.stamp.name
-                if each.path == root:
-                    found.setdefault(root, each)
-                elif any(fnmatch(name, pattern) for pattern in ignore for name in names):
+                named = each.path == root
+                if not named and any(fnmatch(name, pattern) for pattern in ignore for name in names):
                     ignored.append(str(each.path))
-                elif _is(each.path, kind):
+                elif is_of_format(each.path, kind, named=named):
                     found.setdefault(each.path.resolve(), each)
                 else:
                     unknown.append(str(each.path))
@@ -211,7 +201,7 @@ def find_inputs(
     if unknown:
         more = f", and {len(unknown) - _MOST_NAMES} more" if len(unknown) > _MOST_NAMES else ""
         raise StopError(
-            f"files below the input are not {kind} files: {', '.join(unknown[:_MOST_NAMES])}{more}. Name them "
+            f"input files are not {kind} files: {', '.join(unknown[:_MOST_NAMES])}{more}. Name them "
             'in ignore, such as "*.csv", or move them away: none is left out unnoticed'
         )
     if not found:
@@ -227,44 +217,37 @@ def _files_of(root: Path) -> Iterator[InputFile]:
         OSError: One cannot be looked at.
         StopError: They belong to a table.
     """
-    for above in root.parents:
-        _require_no_table(above)
+    free = set[Path]()
+    _require_no_table(root.parent, free)
     if not root.is_dir():
         yield stamped(root, root.name)
         return
-    for file in sorted(_below(root)):
+    for file in sorted(_below(root, free)):
+        if file.is_symlink():
+            _require_no_table(file.resolve().parent, free)
         yield stamped(file, file.relative_to(root).as_posix())
 
 
-def _is(file: Path, kind: str) -> bool:
-    """Return whether a file is one of a format, by its name or by its first bytes."""
-    if file.name.lower().endswith(_ENDS[kind]):
-        return True
-    with file.open("rb") as stream:
-        head = stream.read(_HEAD_BYTES)
-        if kind == "parquet":
-            return head.startswith(_PARQUET)
-        if head.startswith(_GZIP):
-            stream.seek(0)
-            try:
-                head = gzip.GzipFile(fileobj=stream).read(_HEAD_BYTES)
-            except (EOFError, zlib.error, gzip.BadGzipFile):
-                return False
-        return head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"{")
-
-
-def _require_no_table(folder: Path) -> None:
+def _require_no_table(folder: Path, free: set[Path]) -> None:
     """Refuse files of a table.
 
+    Args:
+        folder: Where they really lie, behind all links.
+        free: Folders that are none, like all above them; gets this one.
+
     Raises:
-        StopError: It is one; names it, and how its rows are read.
+        StopError: It, or one above it, is one; names it, and how its rows are read.
     """
-    for mark, what, advice in _TABLES:
-        if next(folder.glob(mark), None) is not None:
-            raise StopError(
-                f"input {folder} is {what}, whose log says which files count: the others hold rows that were "
-                f"removed; {advice}"
-            )
+    for each in (folder, *folder.parents):
+        if each in free:
+            return
+        for mark, what, advice in _TABLES:
+            if next(each.glob(mark), None) is not None:
+                raise StopError(
+                    f"input {each} is {what}, whose log says which files count: the others hold rows that "
+                    f"were removed; {advice}"
+                )
+        free.add(each)
 
 
 def with_folders(files: Sequence[InputFile], known: Any | None) -> list[InputFile]:
@@ -286,7 +269,7 @@ def in_order(files: Iterable[InputFile]) -> list[InputFile]:
     return sorted(files, key=lambda each: (each.name, each.stamp.name, str(each.path)))
 
 
-def _below(root: Path) -> Iterator[Path]:
+def _below(root: Path, free: set[Path]) -> Iterator[Path]:
     """Yield the files below a folder, by links too, each folder once.
 
     Raises:
@@ -304,7 +287,7 @@ def _below(root: Path) -> Iterator[Path]:
             folders.clear()
             continue
         seen.add(real)
-        _require_no_table(Path(folder))
+        _require_no_table(Path(real), free)
         folders[:] = sorted(each for each in folders if not _hidden(each))
         yield from (Path(folder, each) for each in files if not _hidden(each))
 

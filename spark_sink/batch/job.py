@@ -296,7 +296,8 @@ class BatchJob:
         )
         self._log.commit(commit, snapshot, partial(self._audience.done, BatchStep.PUT))
         self._audience.done(BatchStep.COMMITTED)
-        for text in columns.unified_ids((each.numbers for each in extracted), plan):
+        unified = columns.unified_ids((each.numbers for each in extracted), plan)
+        for text in (*unified, *columns.misfit_rows(each.misfits for each in extracted)):
             self._audience.say(text)
         after = Snapshot([*snapshot.commits, commit])
         remove_leftovers(layout, after, keep_rows=self._log.keeps_removed)
@@ -345,7 +346,7 @@ class BatchJob:
                     raise StopError(
                         f"{plan.names[split.file]}:{row} cannot be judged ({Fault(code).code}); nothing of "
                         f"this run counts. Name a folder for such rows: batches.{plan.batch}.quarantine"
-                        f"{columns.advice(each.misfit)}"
+                        f"{columns.advice(next(iter(each.misfits), ''))}"
                     )
         if plan.format != PARQUET:
             shapes = (each.shape for each in extracted)

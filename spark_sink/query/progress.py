@@ -143,7 +143,7 @@ class SinkMetrics:
         """Show an aggregate before its first batch: a series that is missing raises no alert."""
         for counter in (self.rows, self.late, self.bad):
             counter.labels(sink)
-        for gauge in (self.state_rows, self.state_bytes, self.state_disk_bytes, self.watermark):
+        for gauge in (self.up, self.state_rows, self.state_bytes, self.state_disk_bytes, self.watermark):
             gauge.labels(sink)
         for gauge in (self.input_rate, self.processed_rate, self.batch_seconds):
             gauge.labels(sink)

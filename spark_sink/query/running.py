@@ -120,6 +120,7 @@ class Queries:
         self._audience, self._metrics, self._totals = audience, metrics, totals
         self._all: list[RunningQuery] = []
         self._too_slow: list[StopError] = []
+        self._looked_s = time.monotonic()
 
     def add(self, query: RunningQuery) -> None:
         """Let a query begin when it is its turn."""
@@ -165,6 +166,8 @@ class Queries:
             self._metrics.up.labels(first.sink.name).set(1)
 
     def _hear(self, seconds: float) -> None:
+        if time.monotonic() - self._looked_s >= LOOK_S:  # however much there is to hear
+            self._look()
         try:
             news = self.news.get(timeout=seconds)
         except Empty:
@@ -187,6 +190,7 @@ class Queries:
             self._stop(each)
 
     def _look(self) -> None:
+        self._looked_s = time.monotonic()
         # Spark's reports may be dropped where there are too many of them.
         for each in self._all:
             if each.given_up():

@@ -24,6 +24,7 @@ from processor.inspection.proposal.member_names import (
     names_event_id,
     names_id,
     names_sending,
+    names_sequence,
     names_subject,
     names_time,
     names_transaction,
@@ -113,14 +114,12 @@ def propose(records: Sequence[ObservedRecord]) -> Proposal | None:
     sample = _Sample(records)
     places = places_of(records)
     sample.candidates = [candidate(records, place) for place in places]
-    scopes: list[RecordPart | None] = [each.places[0] for each in sample.candidates if _may_scope(each)]
-    scopes = [*scopes[:_SCOPES], KEY]
-    # A snapshot, a failover or a new slot of the database begins its numbers again, and changes of one
-    # transaction may share theirs.
+    groups = [each.places[0] for each in sample.candidates if _may_scope(each)]
+    scopes: list[RecordPart | None] = [None, *groups[:_SCOPES], KEY]
+    # A snapshot, a failover, a new slot or a new log of the database begins its numbers again, and changes of
+    # one transaction may share theirs.
     sample.changes = any(names_change(place.name) for place in places)
-    if not sample.changes:
-        scopes.insert(0, None)
-    for each in sample.candidates:
+    for each in sample.candidates if not sample.changes else ():
         if each.common and not names_sending(each.places[0].name):
             found = rise(records, each.places[0], scopes)
             if found is not None:
@@ -216,7 +215,7 @@ def _ids(sample: _Sample) -> Iterator[Candidate]:
     if single:
         return
     common = [each for each in sample.candidates if each.common and each.distinct > 1]
-    common = [each for each in common if not _is_transaction(sample, each)]
+    common = [each for each in common if not _is_of_database(sample, each)]
     ids = [each for each in common if names_id(each.places[0].name) or each.places[0] in sample.rises]
     ids += [each for each in common if each.kinds.keys() == {Kind.INTEGER} and each not in ids]
     whose = [each for each in common if names_subject(each.places[0].name) or each.places[0] == KEY]
@@ -235,7 +234,7 @@ def _score(sample: _Sample, each: Candidate) -> int:
         return 0
     if names_sending(place.name) or _is_time(sample, each):
         return 0
-    if _is_transaction(sample, each):
+    if _is_of_database(sample, each):
         return 0
     if place == KEY:
         worth = _KEYED
@@ -252,9 +251,10 @@ def _score(sample: _Sample, each: Candidate) -> int:
     return worth + _COPIED * (each.copies > 0) + _BY_SOURCE[place.source] - place.name.count("/")
 
 
-def _is_transaction(sample: _Sample, each: Candidate) -> bool:
-    """Whether it is the transaction of a database, which several changes share."""
-    return sample.changes and names_transaction(each.places[0].name)
+def _is_of_database(sample: _Sample, each: Candidate) -> bool:
+    """Whether it is a transaction or a place in a database's log, which several changes share."""
+    name = each.places[0].name
+    return sample.changes and (names_transaction(name) or names_sequence(name))
 
 
 def _is_time(sample: _Sample, each: Candidate) -> bool:

@@ -20,9 +20,12 @@ _WHOSE = re.compile(
     r"|category|parent|correlation|causation|trace|span|thread|group|zip|postal|country|currency|status|error"
     r"|schema|type|anonymous)_?(id|uuid|guid|key|ref|no|number|code)?$"
 )
-_TIME = re.compile(r"(^|[_/])(at|ts(_[a-z]+)?|time|timestamp|date|datetime|[a-z]+_(at|on|time|date|ts|ms))$")
+_TIME = re.compile(r"(^|[_/])(at|ts(_[a-z]+)*|time|timestamp|date|datetime|[a-z]+_(at|on|time|date|ts|ms))$")
 _TRANSACTION = re.compile(r"(^|[_/])((tx|txn|transaction)[_/]?id|xid)$")
-_CHANGE = re.compile(r"(/payload)?/source/.+|/?__(op|source[._].+)")
+_CHANGE = re.compile(
+    r"(/payload)?/source/(connector|(change_|commit_)?lsn|(commit_)?scn|pos|gtid|txId)"
+    r"|/?__(op|deleted|lsn|pos|file|gtid|scn|table|db|txId|ts_.+|source[._].+)"
+)
 """Of Debezium: its envelope, and what its transform for flat records adds as members or headers."""
 _SEQUENCE = re.compile(
     r"(^|[_/])(seq(uence)?(_?(no|nr|num|number|id))?|offset|position|pos|lsn|scn|counter|ordinal|index)$"

@@ -175,9 +175,10 @@ class StatusInspector:
     async def _ask_states(self, client: Client, answers: _Answers) -> None:
         states = self._partitions(client, set(map(self._changelog, self._all_hops())))
         if states:
-            answers.newest, answers.sizes = await asyncio.gather(
+            newest, answers.sizes = await asyncio.gather(
                 newest_timestamps(client, states), topic_bytes(client, states)
             )
+            answers.newest = {tp: at_ms for tp, at_ms in newest.items() if at_ms >= 0}
 
     async def _ask_bounds(self, client: Client, topic: str, answers: _Answers) -> None:
         """Ask the leaders of a topic's partitions for their bounds, all at once or else one by one."""

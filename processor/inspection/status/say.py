@@ -116,6 +116,9 @@ def _wrong(pipeline: PipelineProgress, application: ApplicationProgress) -> Iter
         done = "would have been quarantined" if pipeline.pipeline.observe else "quarantined"
         text = f"{most}{count(pipeline.quarantine.recent, 'record')} {done} in the last hour"
         yield Statement(Level.WARNING, text)
+    if pipeline.states:  # each of which has a line of its own
+        are = "is" if len(pipeline.states) == 1 else "are"
+        yield Statement(Level.WARNING, f"{count(len(pipeline.states), 'worker')} {are} not ready for it")
     if pipeline.problems:
         yield Statement(Level.PROBLEM, f"{count(len(pipeline.problems), 'problem')} with its topics")
 

@@ -155,7 +155,7 @@ class DeltaTable:
         widened = False
         for each in wanted["fields"]:
             if each["name"] in known and (kind := _grown(known[each["name"]]["type"], each["type"])):
-                widened = widened or isinstance(kind, str)
+                widened = widened or _widens(known[each["name"]]["type"], kind)
                 known[each["name"]]["type"] = kind
                 new.append(each)
         if not new:
@@ -238,6 +238,16 @@ def _grown(known: Any, wanted: Any) -> Any | None:
         elif (grown := _grown(there["type"], each["type"])) is not None:
             made[each["name"]] = {**there, "type": grown}
     return {**known, "fields": list({**members, **made}.values())} if made else None
+
+
+def _widens(known: Any, grown: Any) -> bool:
+    """Return whether a type of Spark's JSON form has become another, at any depth; a new member is none."""
+    if isinstance(known, str):
+        return bool(known != grown)
+    if (inside := _INSIDE.get(known["type"])) is not None:
+        return _widens(known[inside], grown[inside])
+    members = {each["name"]: each["type"] for each in grown["fields"]}
+    return any(_widens(each["type"], members[each["name"]]) for each in known["fields"])
 
 
 def _fits(field: Any) -> bool:

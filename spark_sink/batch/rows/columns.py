@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from processor.errors import StopError
+from schemas.event.types import ListType, MapType, ObjectType, TimestampType
 from spark_sink.batch.rows.constants import column_type
-from spark_sink.batch.rows.json_shapes import joined_shape, schema_of_shape, widened
+from spark_sink.batch.rows.json_shapes import joined_shape, schema_of_shape, widened, with_members
+from spark_sink.batch.rows.json_values import MODEL_TIMES
 from spark_sink.batch.rows.schema import joined, plain_schema, schema_of, schema_text
 from spark_sink.batch.topic.staged import with_topic_columns
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from schemas.config import FileBatch
+    from schemas.event.types import FieldType
     from spark_sink.batch.plan import RunPlan
     from spark_sink.batch.rows.json_shapes import Shape
 
@@ -33,19 +36,35 @@ def declared_columns(batch: FileBatch) -> str:
     """
     found: dict[str, Any] = {}
     if batch.model is not None:
-        from pyspark.sql.pandas.types import to_arrow_type  # noqa: PLC0415 - pyspark is slow to import
-
-        from schemas.event.model import EventModel, EventModelError  # noqa: PLC0415 - as above
-        from spark_sink.values.schema import spark_type  # noqa: PLC0415 - as above
+        from schemas.event.model import EventModel, EventModelError  # noqa: PLC0415 - pydantic's inside
 
         try:
             fields = EventModel.load(batch.model).fields
         except EventModelError as error:
             raise StopError(f"batches.{batch.name}.schema: {error}") from error
-        model = pa.schema([(name, to_arrow_type(spark_type(each))) for name, each in fields.items()])
-        found = {each.name: each.type for each in plain_schema(model, f"model {batch.model}")}
+        model = pa.schema([(name, _model_type(each)) for name, each in fields.items()])
+        plain_schema(model, f"model {batch.model}")  # refuses what no table has
+        found = {each.name: each.type for each in model}
     found |= {name: column_type(text) for name, text in batch.columns.items()}
     return schema_text(pa.schema(list(found.items()))) if found else ""
+
+
+def _model_type(kind: FieldType) -> Any:
+    from pyspark.sql.pandas.types import to_arrow_type  # noqa: PLC0415 - pyspark is slow to import
+
+    from spark_sink.values.schema import spark_type  # noqa: PLC0415 - as above
+
+    match kind:
+        case TimestampType(zone=zone):
+            return MODEL_TIMES[zone]
+        case ListType(element=element):
+            return pa.list_(pa.field("element", _model_type(element)))
+        case MapType(value=value):
+            return pa.map_(pa.string(), _model_type(value))
+        case ObjectType(members=members):
+            return pa.struct([(name, _model_type(each.type)) for name, each in members.items()])
+        case _:
+            return to_arrow_type(spark_type(kind))
 
 
 def columns_of_values(shapes: Iterable[Shape], known: Any | None, declared: str, *, of_topic: bool) -> str:
@@ -62,8 +81,11 @@ def columns_of_values(shapes: Iterable[Shape], known: Any | None, declared: str,
     """
     found = plain_schema(widened(schema_of_shape(joined_shape(shapes)), known), "the input")
     if declared:
-        said = schema_of(declared)
-        found = pa.schema([*said, *(each for each in found if each.name not in said.names)])
+        kinds = {each.name: each.type for each in found}
+        said = {
+            each.name: with_members(each.type, kinds.get(each.name, each.type)) for each in schema_of(declared)
+        }
+        found = plain_schema(pa.schema(list((said | kinds | said).items())), "the input")
     if of_topic:
         found = with_topic_columns(found)
     return schema_text(joined([*([] if known is None else [("the table", known)]), ("the input", found)]))
@@ -103,6 +125,12 @@ def advice(misfit: str) -> str:
         f"; or say what column {misfit} is, in which a value has no room: "
         f'columns = {{ {misfit} = "decimal(38,10)" }}, "double" or "string"'
     )
+
+
+def misfit_rows(misfits: Iterable[Mapping[str, int]]) -> Iterator[str]:
+    """Say how many rows are in quarantine for want of room, by column."""
+    for name, count in sum(map(Counter, misfits), Counter[str]()).items():
+        yield f"{count:,} rows are in quarantine{advice(name)}"
 
 
 def unified_ids(numbers: Iterable[Mapping[str, int]], plan: RunPlan) -> Iterator[str]:

@@ -13,15 +13,16 @@ names differ by case alone, which Spark cannot read; what lies deeper than 30 le
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from processor.errors import StopError
-from spark_sink.batch.rows.json_values import FRACTION, UnfitValueError, made
+from spark_sink.batch.rows.json_values import FRACTION, LEAST, MOST, UnfitValueError, made
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 Shape = str | tuple[str, Any]
 NULL: Shape = "null"
@@ -29,7 +30,6 @@ _KINDS: dict[type, Shape] = {type(None): NULL, bool: "bool", int: "int", Decimal
 _NUMBERS = ("int", "fraction")
 _MOST_LEVELS = 30
 """Of lists and objects, that have columns of their own. A list is two levels of Parquet; Arrow reads 100."""
-_LEAST, _MOST = -(2**63), 2**63 - 1
 _PLAIN = {"bool": pa.bool_(), "int": pa.int64(), "fraction": FRACTION, "text": pa.string()}
 
 
@@ -42,7 +42,7 @@ def shape_of(value: Any, levels: int = _MOST_LEVELS) -> Shape:
     if isinstance(value, dict):
         return ("object", {name: shape_of(each, levels - 1) for name, each in value.items()})
     kind = _KINDS[type(value)]
-    return "text" if kind == "int" and not _LEAST <= value <= _MOST else kind
+    return "text" if kind == "int" and not LEAST <= value <= MOST else kind
 
 
 def joined_shape(shapes: Iterable[Shape]) -> Shape:
@@ -117,6 +117,22 @@ def _widened(kind: Any, table: Any) -> Any:
     return kind
 
 
+def with_members(said: Any, found: Any) -> Any:
+    """Return a type that the config says with the members that were found beside its own, at any depth."""
+    types = pa.types
+    if types.is_list(said) and types.is_list(found):
+        return pa.list_(pa.field("element", with_members(said.value_type, found.value_type)))
+    if types.is_map(said) and types.is_map(found):
+        return pa.map_(said.key_type, with_members(said.item_type, found.item_type))
+    if types.is_map(said) and types.is_struct(found):
+        return pa.map_(said.key_type, reduce(with_members, (each.type for each in found), said.item_type))
+    if not (types.is_struct(said) and types.is_struct(found)):
+        return said
+    others = {each.name: each.type for each in found}
+    own = {each.name: with_members(each.type, others.get(each.name, each.type)) for each in said}
+    return pa.struct(list((own | others | own).items()))
+
+
 def _fits(kind: Any, table: Any) -> bool:
     if kind == table or table == pa.string():
         return True
@@ -130,16 +146,28 @@ def _fits(kind: Any, table: Any) -> bool:
     return False
 
 
-def table_of(values: Sequence[dict[str, Any]], schema: Any, file: str) -> Any:
+def table_of(values: Sequence[dict[str, Any]], schema: Any, file: str, declared: Mapping[str, Any]) -> Any:
     """Return rows as a table of this schema.
+
+    Args:
+        values: The rows.
+        schema: Of the table.
+        file: Named where a value does not fit.
+        declared: Types that the config gives, by whose rules times are read.
 
     Raises:
         StopError: A value does not fit into its column: it has changed since it was judged.
     """
     columns = []
+    rules = {
+        name: with_members(kind, schema.field(name).type)
+        for name, kind in declared.items()
+        if pa.types.is_nested(kind) or pa.types.is_timestamp(kind)
+    }
     for each in schema:
+        rule = rules.get(each.name, each.type)
         try:
-            columns.append(pa.array([made(value.get(each.name), each.type) for value in values], each.type))
+            columns.append(pa.array([made(value.get(each.name), rule) for value in values], each.type))
         except (UnfitValueError, OverflowError, pa.ArrowException, TypeError) as error:
             raise StopError(
                 f"{file}: column {each.name}: a value does not fit into {each.type} ({error})"

@@ -197,4 +197,4 @@ def table_fingerprints(table: Any, plan: RunPlan, schema: Any, file: str) -> NDA
 
 def row_fingerprints(table: Any, key: bytes) -> NDArray[np.uint64]:
     """Return the fingerprints of rows, of which all columns count."""
-    return fingerprints_of(json_rows(table), (), key)[0]
+    return fingerprints_of(json_rows(table, scaled=False), (), key)[0]

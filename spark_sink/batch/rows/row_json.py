@@ -3,6 +3,8 @@
 Times are whole microseconds, dates days since 1970, decimals and what is no number (NaN, infinities) texts,
 bytes base64. The usual types are written by kernels; decimals with many places, bytes, lists, objects and maps
 value by value. Either way the bytes are those of orjson.
+
+Decimals of a clean table are written without zeros at their end: a scale that grows changes no fingerprint.
 """
 
 from __future__ import annotations
@@ -32,16 +34,21 @@ _COMMA = ord(",")
 Spans = tuple["NDArray[np.int64]", "NDArray[np.int64]"]
 
 
-def json_rows(table: Any) -> JsonRows:
+def json_rows(table: Any, *, scaled: bool = True) -> JsonRows:
     """Return rows of plain types as JSON, without nulls.
+
+    Args:
+        table: The rows.
+        scaled: Whether decimals have all places of their column, as texts of a stream have them.
 
     Raises:
         ValueError: A text is no UTF-8.
     """
-    return json_of_columns([_member(each.name, table.column(each.name)) for each in table.schema], len(table))
+    members = [_member(each.name, table.column(each.name), scaled=scaled) for each in table.schema]
+    return json_of_columns(members, len(table))
 
 
-def _member(name: str, column: Any) -> MemberColumn:
+def _member(name: str, column: Any, *, scaled: bool) -> MemberColumn:
     if isinstance(column, pa.ChunkedArray):
         column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
     valid = np.array(column.is_valid().to_numpy(zero_copy_only=False), np.bool_)
@@ -58,10 +65,13 @@ def _member(name: str, column: Any) -> MemberColumn:
     elif types.is_floating(kind):
         spans, data = _floats(column)
     elif types.is_decimal(kind) and 0 <= kind.scale <= _MOST_PLACES:
-        spans, data = _texts(column.cast(pa.string()))
+        texts = column.cast(pa.string())
+        if kind.scale and not scaled:
+            texts = pc.utf8_rtrim(pc.utf8_rtrim(texts, "0"), ".")
+        spans, data = _texts(texts)
         text = True
     else:
-        spans, data = _by_value(column)
+        spans, data = _by_value(column, scaled=scaled)
     return MemberColumn.of(orjson.dumps(name), valid, spans, data, text=text)
 
 
@@ -109,23 +119,28 @@ def _floats(column: Any) -> tuple[Spans, NDArray[np.uint8]]:
     return (begin, length), np.concatenate([data, _WORDS])
 
 
-def _by_value(column: Any) -> tuple[Spans, NDArray[np.uint8]]:
-    texts = [b"" if each is None else orjson.dumps(_json(each)) for each in column.to_pylist()]
+def _by_value(column: Any, *, scaled: bool) -> tuple[Spans, NDArray[np.uint8]]:
+    texts = [b"" if each is None else orjson.dumps(_json(each, scaled=scaled)) for each in column.to_pylist()]
     length = np.array([len(each) for each in texts], np.int64)
     return (np.cumsum(length) - length, length), np.frombuffer(b"".join(texts), np.uint8)
 
 
-def _json(value: Any) -> Any:
+def _json(value: Any, *, scaled: bool) -> Any:
     match value:
         case float() if not math.isfinite(value):
             return str(value)
         case bytes():
             return base64.b64encode(value).decode()
         case Decimal() | datetime() | date() | time():
-            return str(value)
+            return _trimmed(value) if isinstance(value, Decimal) and not scaled else str(value)
         case dict():
-            return {name: _json(each) for name, each in value.items() if each is not None}
+            return {name: _json(each, scaled=scaled) for name, each in value.items() if each is not None}
         case list() | tuple():
-            return [_json(each) for each in value]
+            return [_json(each, scaled=scaled) for each in value]
         case _:
             return value
+
+
+def _trimmed(value: Decimal) -> str:
+    text = f"{value:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

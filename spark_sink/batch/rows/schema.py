@@ -219,3 +219,8 @@ def schema_text(schema: Any) -> str:
 def schema_of(text: str) -> Any:
     """Return the schema that a commit keeps."""
     return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+
+
+def types_of(text: str) -> dict[str, Any]:
+    """Return the types of columns by their names; of no schema there are none."""
+    return {each.name: each.type for each in schema_of(text)} if text else {}

@@ -18,9 +18,9 @@ from processor.errors import StopError
 from schemas.config.batches import TOPIC_TIME
 from spark_sink.batch.rows.json_lines import LineBlock, id_reader, require_end
 from spark_sink.batch.rows.json_shapes import NULL, Shape, joined_shape, shape_of
-from spark_sink.batch.rows.json_values import misfits, read_object
+from spark_sink.batch.rows.json_values import MODEL_TIMES, UnfitValueError, made, misfits, read_object
 from spark_sink.batch.rows.parquet_rows import read_rows, table_fingerprints, table_ids
-from spark_sink.batch.rows.schema import fitted, schema_of
+from spark_sink.batch.rows.schema import fitted, schema_of, types_of
 from spark_sink.batch.rows.times import LEAST_US, MOST_US, NO_TIME, read_times, text_time
 from spark_sink.batch.staging import FAULTS, KEYS, LOW, staged, write_parted
 from spark_sink.batch.table.layout import DAY_US
@@ -48,7 +48,7 @@ class Extracted(NamedTuple):
         first_fault: The row and code of the first; None: there is none.
         days: The dates of those that are judged, as day numbers.
         shape: Of JSON's rows that are judged.
-        misfit: A column with a value that has no room in it; empty: there is none.
+        misfits: How many of the faults have a value without room in a column, by its name.
         numbers: How many of JSON's rows have a number in a column of the id, by its name.
     """
 
@@ -58,17 +58,20 @@ class Extracted(NamedTuple):
     first_fault: tuple[int, int] | None
     days: list[int]
     shape: Shape
-    misfit: str = ""
+    misfits: Mapping[str, int] = MappingProxyType({})
     numbers: Mapping[str, int] = MappingProxyType({})
 
 
 class _Keys(NamedTuple):
-    """The rows of one block: int64[n, 5] of `KEYS`, uint8[n] faults, and JSON's values where there are any."""
+    """The rows of one block: int64[n, 5] of `KEYS`, uint8[n] faults, and JSON's values where there are any.
+
+    Of rows with a value without room in a column its name.
+    """
 
     keys: NDArray[np.int64]
     fault: NDArray[np.uint8]
     values: list[dict[str, object] | None]
-    misfit: str = ""
+    misfits: Mapping[int, str] = MappingProxyType({})
 
 
 def extract(plan: RunPlan, split: Split) -> Extracted:
@@ -79,8 +82,8 @@ def extract(plan: RunPlan, split: Split) -> Extracted:
     """
     keys: list[NDArray[np.int64]] = [np.zeros((0, 5), np.int64)]
     faults: list[NDArray[np.int64]] = [np.zeros((0, 3), np.int64)]
-    rows, skipped, misfit = 0, 0, ""
-    numbers: Counter[str] = Counter()
+    rows, skipped = 0, 0
+    numbers, beyond = Counter[str](), Counter[str]()
     shape: Shape = NULL
     for block in _parquet_keys(plan, split) if plan.format == "parquet" else _value_keys(plan, split):
         rows += len(block.keys)
@@ -91,7 +94,7 @@ def extract(plan: RunPlan, split: Split) -> Extracted:
             undated = (times == NO_TIME) & (plan.format != "kafka")
             wanted = undated | (times >= plan.since_day * DAY_US)
             skipped += int((~wanted).sum())
-        misfit = misfit or block.misfit
+        beyond.update(name for at, name in block.misfits.items() if wanted[at])
         good, bad = wanted & (block.fault == 0), wanted & (block.fault != 0)
         keys.append(block.keys[good])
         noted = block.keys[bad][:, 4], block.fault[bad].astype(np.int64), block.keys[bad][:, 3]
@@ -106,7 +109,7 @@ def extract(plan: RunPlan, split: Split) -> Extracted:
     write_parted(staged(plan.staging, FAULTS, split.number), wrong, np.zeros(len(wrong), np.int64), 1)
     first = (int(wrong[0, 0]), int(wrong[0, 1])) if len(wrong) else None
     days = np.unique(found[:, 3] // DAY_US).tolist()
-    return Extracted(rows, skipped, len(wrong), first, days, shape, misfit, dict(numbers))
+    return Extracted(rows, skipped, len(wrong), first, days, shape, dict(beyond), dict(numbers))
 
 
 def _joined(
@@ -136,13 +139,9 @@ def _parquet_keys(plan: RunPlan, split: Split) -> Iterator[_Keys]:
 
 def _value_keys(plan: RunPlan, split: Split) -> Iterator[_Keys]:
     path, reader = plan.files[split.file], id_reader(plan)
-    types = _types_of(plan.declared), _types_of(plan.known)
+    types = types_of(plan.declared), types_of(plan.known)
     for block in read_values(plan, split):
         yield _keys_of(plan, block, reader, path, types)
-
-
-def _types_of(schema: str) -> dict[str, Any]:
-    return {each.name: each.type for each in schema_of(schema)} if schema else {}
 
 
 def _keys_of(
@@ -164,22 +163,31 @@ def _keys_of(
         times, wrong = block.times()
         fault = np.where(fault == 0, wrong, fault)
     values: list[dict[str, object] | None] = []
-    misfit = ""
+    found: dict[int, str] = {}
     for at in range(fault.size):
         value = None if fault[at] in _NO_OBJECT else read_object(block.line(at))
         values.append(value)
         if value is None:
             fault[at] = fault[at] or Fault.OUT_OF_RANGE
         elif not stamped:
-            times[at], why = _time(value.get(plan.event_time))
+            times[at], why = _time(value.get(plan.event_time), types[0].get(plan.event_time))
             fault[at] = fault[at] or why
         if value is not None and not fault[at] and (column := misfits(value, *types)):
-            fault[at], misfit = Fault.OUT_OF_RANGE, misfit or column
-    return _Keys(_joined(ids, ids.ids.fingerprint, times, block.rows), fault, values, misfit)
+            fault[at], found[at] = Fault.OUT_OF_RANGE, column
+    return _Keys(_joined(ids, ids.ids.fingerprint, times, block.rows), fault, values, found)
 
 
-def _time(value: object) -> tuple[int, int]:
-    """Return a time in microseconds, and a fault."""
+def _time(value: object, kind: Any | None) -> tuple[int, int]:
+    """Return a time in microseconds, and a fault; a model's as the model reads it."""
+    if value is None or kind not in MODEL_TIMES.values():
+        return _plain_time(value)
+    try:
+        return made(value, kind), 0
+    except UnfitValueError:
+        return NO_TIME, Fault.FIELD_TYPE
+
+
+def _plain_time(value: object) -> tuple[int, int]:
     match value:
         case None:
             return NO_TIME, Fault.FIELD_MISSING

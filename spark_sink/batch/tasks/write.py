@@ -18,10 +18,10 @@ from processor.errors import StopError
 from spark_sink.batch.rows.data_files import NO_DAY, DataFiles
 from spark_sink.batch.rows.json_lines import id_reader
 from spark_sink.batch.rows.json_shapes import table_of
-from spark_sink.batch.rows.json_values import read_object
+from spark_sink.batch.rows.json_values import misfits, read_object
 from spark_sink.batch.rows.own_columns import LINE, JudgedRow, OwnValues, receipts, with_own, with_reasons
 from spark_sink.batch.rows.parquet_rows import read_rows, table_ids
-from spark_sink.batch.rows.schema import fitted, schema_of
+from spark_sink.batch.rows.schema import fitted, schema_of, types_of
 from spark_sink.batch.rows.times import NO_TIME
 from spark_sink.batch.staging import (
     FAULT_CODE,
@@ -85,6 +85,7 @@ class _SplitWriter:
         self._plan, self._split = plan, split
         self._path, self._name = plan.files[split.file], plan.names[split.file]
         self._schema = schema_of(plan.schema)
+        self._types = types_of(plan.declared), types_of(plan.known)
         keys = read_all(staged(plan.staging, KEYS, split.number))
         self._keys = keys[_order(keys[:, ROW])]
         faults = read_all(staged(plan.staging, FAULTS, split.number))
@@ -191,7 +192,8 @@ class _SplitWriter:
         if rows.table is not None:
             chosen = rows.table if some.size == len(rows.table) else rows.table.take(pa.array(some))
             return fitted(chosen, self._schema, self._path)
-        table = table_of([read_object(rows.lines[k]) or {} for k in some], self._schema, self._path)
+        values = [read_object(rows.lines[k]) or {} for k in some]
+        table = table_of(values, self._schema, self._path, self._types[0])
         if rows.beside is not None:
             for each in TOPIC_SCHEMA:
                 column = rows.beside.column(each.name).take(pa.array(some))
@@ -278,7 +280,8 @@ class _SplitWriter:
                 for each in TOPIC_SCHEMA:
                     table = table.append_column(each, beside.column(each.name).take(pa.array(some)))
         sources = [f"{self._name}:{row}" for row in rows.numbers[some]]
-        details = [self._detail(each) for each in codes]
+        lines_of = [rows.lines[k] if rows.lines else b"" for k in some]
+        details = [self._detail(each, line) for each, line in zip(codes, lines_of, strict=True)]
         self._files[QUARANTINE].write(
             with_reasons(table, [each.code for each in codes], details, sources), days
         )
@@ -287,7 +290,9 @@ class _SplitWriter:
         time_us = int(self._faults[at, FAULT_TIME])
         return NO_DAY if time_us == NO_TIME else time_us // DAY_US
 
-    def _detail(self, fault: Fault) -> str:
+    def _detail(self, fault: Fault, line: bytes) -> str:
+        if fault == Fault.OUT_OF_RANGE and (misfit := misfits(read_object(line) or {}, *self._types)):
+            return f"column {misfit} has no room for its value"
         columns = f"{', '.join(self._plan.id)} (id) or {self._plan.event_time} (event_time)"
         return {
             Fault.FIELD_MISSING: f"one of {columns} is null or missing",

@@ -113,8 +113,10 @@ def test_a_worker_that_waits_says_what_for(broker: Broker, tmp_path: Path) -> No
         add_partitions(config.bootstrap_servers, config.source, 3)
         until(lambda: told(config).pipelines["p"]["states"], "it says that it waits")
 
-        (state,) = told(config).pipelines["p"]["states"]
+        found = told(config).pipelines["p"]
+        (state,) = found["states"]
 
+    assert found["level"] != "ok"
     assert ": waiting: " in state
     assert f"partitions [2] of {config.source} wait" in state
 
@@ -146,7 +148,7 @@ def test_a_quarantined_record_is_found_with_its_place_in_the_source(
     assert (code["code"], code["recent"]) == ("header_missing", 1)
     assert code["example"]["source"] == f"{config.source}:1:2"
     assert (code["example"]["topic"], code["example"]["partition"]) == (config.quarantine, 1)
-    assert "lacks a header" in code["example"]["detail"]
+    assert code["example"]["detail"] == "header seq is missing; 8 bytes (int64) are wanted"
 
 
 def test_a_pipeline_with_route_shows_both_its_hops(drained: Told) -> None:

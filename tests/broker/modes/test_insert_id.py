@@ -16,12 +16,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.errors import StopError
 from processor.state.kv.rocks import RocksStore
 from schemas.changelog.bloom import PIECE_KIND, RUN_KIND, RUN_PAGE_KIND
 from schemas.changelog.ids import ID_BLOCK_KIND, ID_PAGE_KIND, IDS_KEY, ORIGIN_COPY_KEY, IdState, id_block_key
 from schemas.changelog.values import POSITION_KEY
-from seqmark import Config, run_worker
 from tests.support.judges.id_rules import IdModel, IdRules
 from tests.support.kafka.topics import New, bounds, contents, create_topic, delete_records, delete_topic
 from tests.support.worker.disk import mounted, spoil
@@ -187,14 +185,16 @@ def test_what_expired_while_no_worker_ran_passes_again_and_nothing_else_does(
     assert again == [b"a", b"b", b"a", b"b"]
 
 
-def drain_at(config: str, ahead_ms: int) -> None:
-    """Drain on a machine whose clock is wrong; in a process of its own."""
-    right = time.time_ns
-    vars(time)["time_ns"] = lambda: right() + ahead_ms * 1_000_000
-    try:
-        run_worker(Config.load(config, {}), drain=True)
-    except StopError as error:
-        sys.stdout.write(str(error))
+def at_another_time(ahead_ms: int, *arguments: str) -> str:
+    """Return what a command says on a machine whose clock is wrong; in a process of its own."""
+    program = (
+        "import time; right = time.time_ns; "
+        f"time.time_ns = lambda: right() + {ahead_ms} * 1_000_000; "
+        f"from seqmark.__main__ import main; main({list(arguments)!r})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    return done.stderr
 
 
 @pytest.mark.parametrize("ahead_ms", [2 * DAY_MS, -2 * DAY_MS], ids=["ahead", "behind"])
@@ -204,12 +204,14 @@ def test_a_wrong_clock_of_a_worker_is_not_committed_and_expires_nothing(
     config = judging(broker, tmp_path, IdRules(window="1d", time="arrival"))
     assert passed(config, *some(0, 3)) == names(0, 3)
     produce(config.bootstrap_servers, config.source, some(0, 5))
-    program = f"import {__name__} as test; test.drain_at({str(config.write())!r}, {ahead_ms})"
+    given = "-c", str(config.write())
 
-    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    said = at_another_time(ahead_ms, "worker", *given, "--drain")
+    reset = at_another_time(ahead_ms, "reset", *given, "--pipeline", "p", "--to-offset", "0:2")
 
     which = "2 d 0 h ahead of" if ahead_ms > 0 else "2 d 0 h behind"
-    assert f"is, or was a moment ago, {which} the brokers'" in done.stdout
+    for text in (said, reset):
+        assert f"is, or was a moment ago, {which} the brokers'" in " ".join(text.split())
     assert len(read_topic(config.bootstrap_servers, config.sink)) == 3
     assert passed(config) == names(0, 5)
 

@@ -141,6 +141,24 @@ def test_a_second_application_writes_a_source_into_a_sink_only_where_it_takes_th
     assert len(read_topic(bootstrap, first.sink)) == 21
 
 
+def test_a_second_application_writes_verdicts_of_a_source_only_where_it_takes_their_topic_over(
+    broker: Broker, tmp_path: Path
+) -> None:
+    first = new_config(broker.bootstrap_servers, tmp_path).with_verdicts("verdicts")
+    other = replace(first, application_id=unique("renamed"))
+    produce(first.bootstrap_servers, first.source, [new(i) for i in range(10)])
+    drained(first)
+
+    ended = run_drain(other)
+
+    assert ended.code == 1
+    named = f"{first.verdicts}: application {first.application_id} (pipeline p) writes"
+    assert f"{named} {first.source} into it" in ended.stderr
+    taken = run_drain(other, "--take-over-sink")
+    assert taken.code == 0, taken.stderr
+    assert run_drain(first).code == 1
+
+
 def test_a_state_of_before_names_were_kept_is_taken_over_once(broker: Broker, tmp_path: Path) -> None:
     config = ten(broker, tmp_path)
     now = remembered(config).position

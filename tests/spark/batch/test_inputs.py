@@ -172,9 +172,7 @@ def test_without_quarantine_the_run_stops_at_the_first_row_that_cannot_be_judged
 def test_empty_files_are_no_rows_and_no_file_at_all_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     scene = BatchScene(spark, tmp_path)
     (scene.raw / "readme.txt").write_text("not an input")
-    with pytest.raises(
-        StopError, match=r"files below the input are not parquet files: .*readme\.txt\. Name them"
-    ):
+    with pytest.raises(StopError, match=r"input files are not parquet files: .*readme\.txt\. Name them"):
         scene.run()
     scene.table["ignore"] = ["*.txt"]
     with pytest.raises(
@@ -260,15 +258,17 @@ def test_numbers_of_json_keep_their_digits_or_their_row_does_not_count(
     lines.pop()
     scene, audience, counts = run("told")
     assert (counts["kept"], counts["quarantined"]) == (2, 1)
-    assert [(each["seqmark_error"], each["seqmark_source"]) for each in scene.rows("quarantine")] == [
-        ("out_of_range", "a.jsonl:2")
+    told = "seqmark_error", "seqmark_source", "seqmark_detail"
+    assert [tuple(each[name] for name in told) for each in scene.rows("quarantine")] == [
+        ("out_of_range", "a.jsonl:2", "column amount has no room for its value")
     ]
     kept = {row["seqmark_row"]: (row["amount"], row["x"]) for row in scene.rows()}
     assert kept == {
         0: (Decimal("12345678901234567.89"), Decimal(9007199254740993)),
         1: (Decimal("1.10"), Decimal("0.5")),
     }
-    assert audience.said[-1].startswith("1 ids in column event_id are numbers, and texts in the table")
+    assert audience.said[-2].startswith("1 ids in column event_id are numbers, and texts in the table")
+    assert audience.said[-1].startswith("1 rows are in quarantine; or say what column amount is")
     with pytest.raises(
         StopError, match=r'a\.jsonl:2 cannot be judged \(out_of_range\).* columns = \{ amount = "dec'
     ):
@@ -293,14 +293,16 @@ def test_a_model_says_what_columns_of_json_are(spark: SparkSession, tmp_path: Pa
         "page": "/",
     }
     wrong = right | {"event_id": "b", "amount": "much"}
+    later = right | {"event_id": "c", "occurred_at": 1_772_442_000}
     text = "".join(
-        json.dumps(each) + "\n" for each in (right | {"amount": "1.50", "extra": "2026-01-01"}, wrong)
+        json.dumps(each) + "\n" for each in (right | {"amount": "1.50", "extra": "2026-01-01"}, wrong, later)
     )
     (scene.raw / "a.jsonl").write_text(text)
 
     counts = scene.run().counts
 
-    assert (counts["kept"], counts["quarantined"]) == (1, 1)
+    assert (counts["kept"], counts["quarantined"]) == (2, 1)
+    assert {str(row["seqmark_date"]) for row in scene.rows()} == {"2026-01-01", "2026-03-02"}
     fields = {each.name: each.dataType.simpleString() for each in read_clean(spark, str(scene.out)).schema}
     assert (fields["occurred_at"], fields["extra"]) == ("timestamp", "date")
     assert fields["amount"].startswith("decimal(")

@@ -289,12 +289,16 @@ def test_numbers_widen_by_the_tables_own_means_and_are_read_by_the_format(lake: 
 
     inner = pa.struct([("x", pa.int32())]), pa.struct([("x", pa.int64())])
     run("a", n=(1, pa.int32()), f=(0.5, pa.float32()), s=({"x": 1}, inner[0]))
+    run("inside", s=({"x": 3}, inner[1]))
+    if lake.name == "delta":
+        told = lake.spark.sql(f"show tblproperties delta.`{scene.out}`").collect()
+        assert ("delta.enableTypeWidening", "true") in [tuple(each) for each in told]
     run("b", n=(2**40, pa.int64()), f=(0.1, pa.float64()), s=({"x": 2**40}, inner[1]))
     run("c", n=(2, pa.int16()), f=(1.5, pa.float32()))
 
     read = lake.read(scene.out).selectExpr("event_id", "n", "f", "s.x")
     assert {tuple(each) for each in read.collect()} == {
-        ("a", 1, 0.5, 1), ("b", 2**40, 0.1, 2**40), ("c", 2, 1.5, None),
+        ("a", 1, 0.5, 1), ("inside", None, None, 3), ("b", 2**40, 0.1, 2**40), ("c", 2, 1.5, None),
     }  # fmt: skip
     assert [each.dataType.simpleString() for each in read.schema][1:] == ["bigint", "double", "bigint"]
     compact(lake.spark, scene.batch, Audience())

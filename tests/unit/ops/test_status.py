@@ -138,6 +138,16 @@ def test_contact_is_lost_with_the_oldest_question_that_has_no_answer() -> None:
     assert not contact.lost
 
 
+def test_nobody_owes_an_answer_while_a_quota_mutes_him() -> None:
+    now_s = 100.0
+    contact = Contact(lambda: now_s, {"p": 150.0})
+    contact.asked(["the leader of raw:0"])
+    now_s = 170.0
+    assert (contact.silent_s, contact.lost) == (20, False)
+    now_s = 181.0
+    assert contact.lost
+
+
 def test_where_nobody_answers_that_is_what_is_said() -> None:
     now_s = 100.0
     contact = Contact(lambda: now_s)

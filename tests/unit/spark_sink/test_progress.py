@@ -89,6 +89,7 @@ def test_metrics_show_a_sink_before_its_first_batch_and_count_on() -> None:
     metrics.open("hourly")
     value = metrics.registry.get_sample_value
     assert value("seqmark_sink_late_rows_total", {"sink": "hourly"}) == 0
+    assert value("seqmark_sink_up", {"sink": "hourly"}) == 0
     assert value("seqmark_sink_last_batch", {"sink": "hourly"}) == -1
     for _ in range(2):
         metrics.take(read_progress(json.dumps(REPORT)))

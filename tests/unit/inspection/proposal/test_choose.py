@@ -220,17 +220,37 @@ def flat_change(_: Stream, number: int, __: int) -> dict[str, Any]:
     return {"headers": [(b"__op", b"u")], VALUE: {"state": number % 5, "__lsn": 9000 + 7 * number}}
 
 
+def keyed_change(_: Stream, number: int, __: int) -> dict[str, Any]:
+    """Of a connector for MySQL, whose positions begin anew with each file."""
+    source = {"connector": "mysql", "file": "binlog.7", "pos": 4 + 90 * number}
+    value = {"after": {"state": number % 5}, "source": source, "op": "u"}
+    return {"key": str(number % 7), VALUE: value}
+
+
+def flat_and_deleted(_: Stream, number: int, __: int) -> dict[str, Any]:
+    return {VALUE: {"state": number % 5, "__lsn": 9000 + 7 * number, "__deleted": "false"}}
+
+
 def transactions_and_times(_: Stream, number: int, __: int) -> dict[str, Any]:
-    return {VALUE: {"ts_us": number, "xid": number, "heat": number % 90}}
+    return {VALUE: {"ts_us": number, "ts_ms_source": number, "xid": number, "heat": number % 90}}
 
 
-@pytest.mark.parametrize("make", [change, wrapped_change, flat_change, transactions_and_times])
+@pytest.mark.parametrize(
+    "make", [change, wrapped_change, flat_change, keyed_change, flat_and_deleted, transactions_and_times]
+)
 def test_numbers_of_a_database_are_no_sequence_of_a_partition(
     make: Callable[[Stream, int, int], dict[str, Any]],
 ) -> None:
     found = proposed(topic(make))
 
     assert found.dedup["id"] == [{"from": "content"}], found.reasons
+
+
+def test_what_else_is_called_source_makes_no_event_a_change_of_a_database() -> None:
+    def make(_: Stream, number: int, __: int) -> dict[str, Any]:
+        return {VALUE: {"source": {"ip": "192.0.2.7", "file": "app.log"}, "seq": number, "heat": number % 90}}
+
+    assert proposed(topic(make)).dedup["mode"] == "watermark"
 
 
 def test_without_copies_the_window_is_a_guess_and_says_so() -> None:

@@ -55,6 +55,13 @@ def test_partitions_with_an_owner_and_their_lag_are_in_order() -> None:
     assert (level, text) == (Level.OK, "clicks: 2 of 2 partitions have an owner, lag 120 records; ok")
 
 
+def test_what_keeps_a_worker_from_working_is_not_in_order() -> None:
+    level, text = said(partition(0), partition(1), states=["worker w-1: no contact: no broker has answered"])
+
+    assert level is Level.WARNING
+    assert text == "clicks: 2 of 2 partitions have an owner, no lag; 1 worker is not ready for it"
+
+
 def test_partitions_that_nobody_has_are_named() -> None:
     level, text = said(partition(0), partition(1, None), partition(2, None, lag=5))
 

@@ -118,6 +118,24 @@ def test_values_of_each_type_have_the_bytes_that_python_makes_of_them(kind: Any,
     assert texts(table) == by_python(table)
 
 
+@given(decimals(30, 6))
+def test_a_decimal_is_the_same_in_a_fingerprint_whatever_scale_its_column_has_come_to(value: Decimal) -> None:
+    found, inside = set(), set()
+    for kind in (pa.decimal128(30, 6), pa.decimal128(33, 9), pa.decimal128(38, 12)):
+        column = pa.array([value], kind)
+        found.add(json_rows(pa.table({"a": column}), scaled=False).data.tobytes())
+        inside.add(
+            json_rows(
+                pa.table({"a": [{"b": value}]}, pa.schema([("a", pa.struct([("b", kind)]))])), scaled=False
+            ).data.tobytes()
+        )
+    assert len(found) == len(inside) == 1
+    (text,) = orjson.loads(found.pop()).values()
+    assert Decimal(text) == value
+    assert orjson.loads(inside.pop()) == {"a": {"b": text}}
+    assert "." not in text or text[-1] not in "0."
+
+
 def test_control_characters_and_quotes_are_escaped_as_python_escapes_them() -> None:
     table = pa.table({"a": pa.array([chr(code) for code in range(128)])})
     assert texts(table) == by_python(table)

@@ -96,9 +96,40 @@ def test_a_file_of_another_format_is_refused_by_name_until_it_is_ignored(tmp_pat
     assert found(tmp_path / "lines", kind="json", ignore=("*.zst",)) == ["export", "packed"]
 
 
+LINES = b'{"id": 1}\n'
+OTHERS = {
+    "zstd": b"\x28\xb5\x2f\xfd" + LINES,
+    "packed zstd": gzip.compress(b"\x28\xb5\x2f\xfd" + LINES),
+    "twice packed": gzip.compress(gzip.compress(LINES)),
+    "parquet": (GOLDEN / "pandas.parquet").read_bytes(),
+    "UTF-16": LINES.decode().encode("utf-16"),
+    "an array": b' [\n{"id": 1},\n{"id": 2}\n]\n',
+    "another array": b'\xef\xbb\xbf[{"id": 1},\n{"id": 2}]',
+}
+
+
+@pytest.mark.parametrize("given", [".", "a.json.gz", "named"])
+@pytest.mark.parametrize("what", OTHERS)
+def test_what_is_no_json_is_refused_whatever_it_is_called(tmp_path: Path, what: str, given: str) -> None:
+    for name in ("a.json.gz", "named"):
+        (tmp_path / name).write_bytes(OTHERS[what])
+    with pytest.raises(StopError, match=r"not json files: .*(a\.json\.gz|named)"):
+        found(tmp_path / given, kind="json")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"", b"rubbish\n" + LINES, b"[1, 2]\n" + LINES, b"\n \n" + LINES, b"\0\0\n" + LINES, b"\x1f\x8bcut"],
+)
+def test_lines_that_are_no_json_are_left_to_the_run(tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "a.json").write_bytes(text)
+    assert found(tmp_path, kind="json") == found(tmp_path / "a.json", kind="json") == ["a.json"]
+
+
 TABLES = {
     "_delta_log/0.json": r"is a Delta table, .*read it with the format delta",
     "metadata/v1.metadata.json": "is an Iceberg table",
+    "metadata/v1.metadata.json.gz": "is an Iceberg table",
     ".hoodie/hoodie.properties": "is a Hudi table",
     "_spark_metadata/0": "is the output of a Spark stream",
     "_seqmark/table.json": "is the clean table of a batch",
@@ -114,6 +145,19 @@ def test_files_of_a_table_are_refused_on_every_level(tmp_path: Path, mark: str, 
         shutil.copy(GOLDEN / "pandas.parquet", table / name)
     with pytest.raises(StopError, match=f"input {table} {TABLES[mark]}"):
         found(tmp_path / "raw" / given)
+
+
+@pytest.mark.parametrize("mark", TABLES)
+@pytest.mark.parametrize("behind", [".", "day=1", "day=1/a.parquet"])
+def test_files_of_a_table_are_refused_behind_links_too(tmp_path: Path, mark: str, behind: str) -> None:
+    table = tmp_path / "table"
+    for name in (mark, "day=1/a.parquet"):
+        (table / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(GOLDEN / "pandas.parquet", table / name)
+    (tmp_path / "raw").mkdir()
+    (tmp_path / "raw" / "link.parquet").symlink_to(table / behind)
+    with pytest.raises(StopError, match=f"input {table} {TABLES[mark]}"):
+        found(tmp_path / "raw")
 
 
 def test_a_delta_table_is_not_read_as_parquet() -> None:
