@@ -18,7 +18,7 @@ UV ?= uv
 STAMP := $(VENV)/.made-$(shell { cat requirements.lock pyproject.toml 2>/dev/null; echo "$(CURDIR)"; } | cksum | tr " " "-")
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test prove check bench format docs lock jars dist clean
+.PHONY: help venv demo test sim prove check bench format docs lock jars dist clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
@@ -32,6 +32,9 @@ test: $(STAMP) ## the test suite, against a real broker and a real Spark; ARGS=-
 	@# Once, before many processes would compile the same kernels beside each other.
 	@if [ "$(WORKERS)" != 0 ]; then $(BIN)/python -m processor.pipeline.warm; fi
 	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
+
+sim: $(STAMP) ## kill a slot in memory, at any await, until time is up or a record is wrong; SEED=N MINUTES=M (of CPU)
+	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) --minutes $(or $(MINUTES),1)
 
 prove: $(STAMP) ## plant the mistakes whose file or test has changed, see them caught, note it; ARGS=--all: every one
 	@$(BIN)/python -m tests.crash.planted.prove $(ARGS)

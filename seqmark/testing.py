@@ -1,6 +1,6 @@
-"""Gives any project's tests a real Kafka broker, as a pytest fixture.
+"""Gives any project's tests a real Kafka broker, as a pytest fixture, and pipelines that run without one.
 
-In ``conftest.py``::
+`Driver` and `DriverRecord` need no Java (docs/testing.md). For the broker, in ``conftest.py``::
 
     pytest_plugins = ["seqmark.testing"]
 
@@ -10,8 +10,9 @@ otherwise an embedded Apache Kafka, which needs a Java 17 or 21 and stops when t
 
 from __future__ import annotations
 
+import importlib
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -19,6 +20,10 @@ from processor.broker.embedded import find_broker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from seqmark.driver import Driver, DriverRecord
+
+__all__ = ["Broker", "Driver", "DriverRecord", "seqmark_broker"]
 
 
 class Broker(NamedTuple):
@@ -33,3 +38,10 @@ def seqmark_broker() -> Iterator[Broker]:
     """Give the broker of the whole session; tests share it, so each names topics of its own."""
     with find_broker(os.environ.get("SEQMARK_KAFKA__BOOTSTRAP_SERVERS")) as servers:
         yield Broker(servers)
+
+
+def __getattr__(name: str) -> Any:
+    # Kernels take seconds to import, and whoever asks for the broker needs none.
+    if name in {"Driver", "DriverRecord"}:
+        return getattr(importlib.import_module("seqmark.driver"), name)
+    raise AttributeError(f"module {__name__} has no attribute {name}")

@@ -46,8 +46,8 @@ class InsertIdMode(Mode[InsertIdDedup]):
         self.dates_renewals = not (self._bloom and dedup.refresh) or dedup.bloom_options.confirm
 
     @override
-    def judge(self) -> IdJudge:
-        return BloomIds(self._dedup) if self._bloom else ExactIds(self._dedup)
+    def judge(self, now_ms: Callable[[], int] = worker_clock_ms) -> IdJudge:
+        return BloomIds(self._dedup, now_ms) if self._bloom else ExactIds(self._dedup, now_ms)
 
     @override
     def clocked_judge(self, clock: Callable[[int], PartitionClock] | None = None) -> ExactIds:

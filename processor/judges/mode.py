@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
+from processor.judges.ids import worker_clock_ms
 from processor.state.definition import definition_of
 from schemas.config.dedup import DedupTable
 
@@ -57,8 +58,8 @@ class Mode(ABC, Generic[D]):
         self._pipeline = pipeline
 
     @abstractmethod
-    def judge(self) -> Judge:
-        """Return a judge for one partition, with no state yet."""
+    def judge(self, now_ms: Callable[[], int] = worker_clock_ms) -> Judge:
+        """Return a judge for one partition, with no state yet; ``now_ms`` is the worker's clock."""
 
     def clocked_judge(self, clock: Callable[[int], PartitionClock] | None = None) -> ExactIds | None:
         """Return a judge by which records are judged again, with no state yet; None: `judge` does for that too.

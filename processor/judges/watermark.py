@@ -25,6 +25,7 @@ from processor.engine.watermark import partition
 from processor.engine.watermark.scope_table import ScopeTable
 from processor.errors import StopError
 from processor.judges.committed import ScopeMark, in_scopes
+from processor.judges.ids import worker_clock_ms
 from processor.judges.judge import Evidence, Judge
 from processor.judges.mode import Mode
 from processor.state.scope_log import ScopeLog, take_block
@@ -35,7 +36,7 @@ from schemas.changelog.watermark import brought_key, decode_watermark, encode_wa
 from schemas.config import HeaderSource, ValueSource, WatermarkDedup
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -61,7 +62,8 @@ class WatermarkMode(Mode[WatermarkDedup]):
     ]
 
     @override
-    def judge(self) -> PartitionWatermark | ScopedWatermark:
+    def judge(self, now_ms: Callable[[], int] = worker_clock_ms) -> PartitionWatermark | ScopedWatermark:
+        del now_ms  # nothing expires
         dedup, sequence = self._dedup, make_extractor(self._dedup.sequence)
         if dedup.scope == "partition" and dedup.epoch is None and not dedup.reorder_window:
             return PartitionWatermark(sequence)

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 
 class CommitStep(StrEnum):
@@ -53,6 +53,7 @@ def arm(environ: Mapping[str, str]) -> None:
 arm(os.environ)
 _disarmed: list[None] = []
 """Not empty while nothing counts."""
+_listeners: list[Callable[[StrEnum, str], None]] = []
 
 
 @contextlib.contextmanager
@@ -65,6 +66,16 @@ def disarmed() -> Iterator[None]:
         _disarmed.pop()
 
 
+@contextlib.contextmanager
+def heard_by(listener: Callable[[StrEnum, str], None]) -> Iterator[None]:
+    """Call a listener with each step and its pipeline in the block; what it raises ends who did the step."""
+    _listeners.append(listener)
+    try:
+        yield
+    finally:
+        _listeners.remove(listener)
+
+
 def reached(step: StrEnum, pipeline: str = "") -> None:
     """Note that ``step`` is done, for ``pipeline``; a test may have asked to end or halt here.
 
@@ -73,6 +84,8 @@ def reached(step: StrEnum, pipeline: str = "") -> None:
         pipeline: Whose commit it is.
     """
     global _left  # noqa: PLW0603 - one counter for the process, by design
+    for listener in _listeners:
+        listener(step, pipeline)
     if _disarmed or step != _wanted or (_pipeline and pipeline != _pipeline):
         return
     _left -= 1

@@ -26,7 +26,7 @@ from processor.engine.receipts import IdGrounds
 from processor.engine.verdict import Fault
 from processor.errors import StopBeforeError, reset_command
 from processor.judges.factory import mode_of
-from processor.judges.ids import IdEvidence, evidence_of, make_id_extractor
+from processor.judges.ids import IdEvidence, evidence_of, make_id_extractor, worker_clock_ms
 from processor.judges.judge import Judge
 from processor.kafka.topics.index import index_fault, index_topic, route_index_topic
 from processor.kafka.topics.plan import changelog_topic, limit_bytes, positions_topic
@@ -37,6 +37,8 @@ from processor.wire.quarantine import mark_too_large, oversized, surely_fits
 from processor.wire.repartition import Refs, RouteEncoder, take_off
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
@@ -90,9 +92,9 @@ class HopKind:
         """The keys of the config that the definition is made of, for messages."""
         return ", ".join(mode_of(self.hop.pipeline).judged_by())
 
-    def judge(self) -> Judge:
-        """Return a judge for one partition, with no state yet."""
-        return mode_of(self.hop.pipeline).judge()
+    def judge(self, now_ms: Callable[[], int] = worker_clock_ms) -> Judge:
+        """Return a judge for one partition, with no state yet; ``now_ms`` is the worker's clock."""
+        return mode_of(self.hop.pipeline).judge(now_ms)
 
     # ---------------------------------------------------------------- its pieces
 
@@ -187,7 +189,8 @@ class FirstHopKind(HopKind):
         return f"id, on_missing, the number of partitions of {self._topics.internal}"
 
     @override
-    def judge(self) -> Judge:
+    def judge(self, now_ms: Callable[[], int] = worker_clock_ms) -> Judge:
+        del now_ms
         return RouteJudge(self._hop.dedup)
 
     @override

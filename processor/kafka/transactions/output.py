@@ -5,21 +5,46 @@ Both outputs have the same six calls, so that the pipeline's commit reads the sa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from processor.kafka.client import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
 
     from processor.kafka.group.membership import Membership
-    from processor.kafka.transactions.producer import Producer
+    from processor.wire.encode import EncodedBatch
+
+
+class OutputProducer(Protocol):
+    """What outputs ask of a slot's producer; `processor.kafka.transactions.producer` has it."""
+
+    def begin(self, group_id: str | None = None) -> None:
+        """Begin a transaction."""
+
+    def expect(self, partition: TopicPartition) -> None:
+        """Say that the transaction will write to a partition."""
+
+    async def send(self, topic: str, partition: int, batches: Iterable[EncodedBatch]) -> None:
+        """Queue batches."""
+
+    async def flush(self) -> None:
+        """Wait until all are acknowledged."""
+
+    def next_offset(self, topic: str, partition: int) -> int:
+        """Return the offset after the last acknowledged batch."""
+
+    async def add_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int], note: str = "") -> None:
+        """Make the group's offsets part of the transaction."""
+
+    async def end(self, *, commit: bool) -> None:
+        """Commit or abort the transaction."""
 
 
 class _ProducerOutput:
     """What both outputs ask of the slot's producer alike."""
 
-    def __init__(self, producer: Producer, source: str) -> None:
+    def __init__(self, producer: OutputProducer, source: str) -> None:
         self._producer = producer
         self._source = source
         self.send, self.flush, self.next_offset = producer.send, producer.flush, producer.next_offset
@@ -37,7 +62,11 @@ class ExactlyOnceOutput(_ProducerOutput):
     marker = 1
 
     def __init__(
-        self, producer: Producer, group_id: str, source: str, check: Callable[[], Awaitable[None]] | None = None
+        self,
+        producer: OutputProducer,
+        group_id: str,
+        source: str,
+        check: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         super().__init__(producer, source)
         self._group_id = group_id
@@ -65,7 +94,7 @@ class AtLeastOnceOutput(_ProducerOutput):
 
     marker = 0
 
-    def __init__(self, producer: Producer, membership: Membership, source: str) -> None:
+    def __init__(self, producer: OutputProducer, membership: Membership, source: str) -> None:
         super().__init__(producer, source)
         self._membership = membership
 

@@ -1,0 +1,1 @@
+"""A pipeline without Kafka: the worker's own code over a cluster in memory."""

@@ -1,0 +1,52 @@
+"""Episodes one after the other, each by the next seed."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from dataclasses import dataclass
+
+from tests.simulation.episode import Episode
+
+
+@dataclass
+class Totals:
+    """What some episodes have done."""
+
+    episodes: int = 0
+    kills: int = 0
+    faults: int = 0
+    cpu_s: float = 0.0
+
+    def __str__(self) -> str:
+        each_s = self.kills / max(self.cpu_s, 0.001)
+        done = f"{self.episodes} episodes, {self.kills} kills, {self.faults} other faults"
+        return f"{done} in {self.cpu_s:.1f} CPU s: {each_s:.0f} kills per CPU second"
+
+
+def run(first: int, cpu_s: float) -> Totals:
+    """Run episodes for so many CPU seconds, one at least.
+
+    Raises:
+        BaseException: As the first that fails does, with a note that says how to repeat it.
+    """
+    totals, began = Totals(), time.process_time()
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)  # a million lines about what is meant to go wrong
+    try:
+        for seed in itertools.count(first):
+            try:
+                outcome = Episode(seed).run()
+            except BaseException as error:
+                error.add_note(f"repeat with: python -m tests.simulation --seed {seed} --minutes 0")
+                raise
+            totals.episodes += 1
+            totals.kills += outcome.kills
+            totals.faults += outcome.faults
+            totals.cpu_s = time.process_time() - began
+            if totals.cpu_s >= cpu_s:
+                return totals
+    finally:
+        logging.disable(before)
+    raise AssertionError("seeds do not end")

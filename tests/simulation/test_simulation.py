@@ -1,0 +1,79 @@
+"""Some seconds of simulation with each run, by a seed of its own; and what it would notice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from processor.errors import StopError
+from seqmark.in_memory.cluster import MemoryCluster
+from tests.simulation.episode import Episode
+from tests.simulation.run import run
+from tests.support.suite import extent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CPU_S = 20.0
+NOTICED_S = 60.0
+
+
+def nothing(*_: object, **__: object) -> None:
+    """Do nothing."""
+
+
+def always_commits(before: Callable[..., None]) -> Callable[..., None]:
+    """Have each transaction end by a commit, also what a fence finds open."""
+
+    def finish(self: MemoryCluster, owner: object, *, commit: bool) -> None:
+        del commit
+        before(self, owner, commit=True)
+
+    return finish
+
+
+def keeps_its_owner(before: Callable[..., object]) -> Callable[..., object]:
+    """Have whoever fences share the id with the owner before."""
+
+    def fence(self: MemoryCluster, transactional_id: str) -> object:
+        return self._owners.get(transactional_id) or before(self, transactional_id)
+
+    return fence
+
+
+def test_no_record_is_lost_or_repeated_whatever_goes_wrong(request: pytest.FixtureRequest) -> None:
+    seed = extent.seed(request.config)
+    print(f"the first seed is {seed}")  # noqa: T201 - shown when the test fails
+    totals = run(seed, CPU_S)
+    print(totals)  # noqa: T201 - the same
+    assert totals.kills > 5 * totals.episodes, "an episode has about fourteen"
+
+
+def test_the_seed_alone_says_what_happens() -> None:
+    def left(seed: int) -> dict[object, object]:
+        episode = Episode(seed)
+        return {
+            "outcome": episode.run(),
+            **{tp: log.fetch(0, 2**62) for tp, log in episode.cluster.logs.items()},
+        }
+
+    for seed in range(5):
+        assert left(seed) == left(seed)
+
+
+@pytest.mark.parametrize(
+    ("name", "mistake"),
+    [
+        ("add_offsets", lambda _: nothing),
+        ("_finish", always_commits),
+        ("fence", keeps_its_owner),
+    ],
+)
+def test_what_a_cluster_must_not_do_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, name: str, mistake: Callable[..., Callable[..., object]]
+) -> None:
+    monkeypatch.setattr(MemoryCluster, name, mistake(getattr(MemoryCluster, name)))
+    with pytest.raises((AssertionError, KeyError, StopError)) as caught:
+        run(0, NOTICED_S)
+    assert "--seed" in caught.value.__notes__[0]
