@@ -222,7 +222,7 @@ class StateSeries(Collector):
         )
         for name, state in self._status.states(self._clock()).items() if self._status is not None else ():
             for each in State:
-                family.add_metric((name, each), each is state)
+                family.add_metric((name, each.value), float(each is state))
         yield family
 
     def describe(self) -> Iterator[Metric]:

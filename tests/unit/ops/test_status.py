@@ -108,6 +108,7 @@ def test_whatever_keeps_records_from_being_judged_has_one_name_everywhere(state:
     assert status_text.fields(line)["state"] == state
     assert status_text.text(line).startswith(f"p: {state}")
     assert series == {each: each is state for each in State}
+    assert {type(value) for value in series.values()} == {float}  # a collector takes no other number
     assert (line.lag is None) == (state is State.NO_CONTACT)  # what was seen last says nothing of now
 
 
