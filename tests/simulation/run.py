@@ -25,8 +25,8 @@ class Totals:
         return f"{done} in {self.cpu_s:.1f} CPU s: {each_s:.0f} kills per CPU second"
 
 
-def run(first: int, cpu_s: float) -> Totals:
-    """Run episodes for so many CPU seconds, one at least.
+def run(first: int, cpu_s: float, most: int | None = None) -> Totals:
+    """Run episodes for so many CPU seconds, one at least, and ``most`` at most.
 
     Raises:
         BaseException: As the first that fails does, with a note that says how to repeat it.
@@ -45,7 +45,7 @@ def run(first: int, cpu_s: float) -> Totals:
             totals.kills += outcome.kills
             totals.faults += outcome.faults
             totals.cpu_s = time.process_time() - began
-            if totals.cpu_s >= cpu_s:
+            if totals.cpu_s >= cpu_s or totals.episodes == most:
                 return totals
     finally:
         logging.disable(before)
