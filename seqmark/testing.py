@@ -41,7 +41,7 @@ def seqmark_broker() -> Iterator[Broker]:
 
 
 def __getattr__(name: str) -> Any:
-    # Kernels take seconds to import, and whoever asks for the broker needs none.
+    # The kernels take seconds to import, and the broker does not need them.
     if name in {"Driver", "DriverRecord"}:
         return getattr(importlib.import_module("seqmark.driver"), name)
     raise AttributeError(f"module {__name__} has no attribute {name}")

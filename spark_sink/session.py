@@ -192,7 +192,7 @@ def _workers_python(master: str, folder: Path) -> Iterator[None]:
     launcher = folder / "python"
     launcher.write_text(_LAUNCHER % shlex.quote(sys.executable))
     launcher.chmod(0o700)
-    # On other machines there is no launcher, and of a file system for data nothing may be run.
+    # Other machines do not have the launcher, and a file system that is mounted noexec does not run it.
     runs = _is_local(master) and os.access(launcher, os.X_OK)
     os.environ["PYSPARK_PYTHON"] = str(launcher) if runs else sys.executable
     try:

@@ -32,7 +32,7 @@ ASK_S = 10.0
 OBSERVED = "seqmark"
 """Name of what the query observes of itself: ``bad``, the records of the batch that are no events. Where what
 Spark reads is summed up already, ``records``, how many there were, and ``parts``, what they hold; elsewhere
-``bad_parts``, those that have a record that is no event."""
+``bad_parts``, those with bad records."""
 
 
 @dataclass(frozen=True, slots=True)

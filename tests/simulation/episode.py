@@ -167,6 +167,8 @@ class Episode:
                 return
         except Killed:
             host.lose_some()
+            # One that had fenced before another finished leaves its transaction to whoever comes next.
+            self._done = False
         finally:
             host.busy = False
 

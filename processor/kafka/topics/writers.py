@@ -76,7 +76,7 @@ async def other_writers(settings: Settings, pipelines: Sequence[Pipeline]) -> li
         own_ms = [
             # What does not answer may have the newest commit of all.
             sys.maxsize if name in silent else newest[name].at_ms if name in newest else -1
-            for name in _changelogs(settings, pipelines)
+            for name in (changelog_topic(settings, each) for each in pipelines)
         ]
         newer = [commit.partition for commit in newest.values() if commit.at_ms > min(own_ms, default=0)]
         found = await _positions(client, newer)
@@ -120,10 +120,6 @@ def _sinks(pipeline: Pipeline) -> list[str]:
     """Return the topics in which a pipeline says what its source holds once: records, verdicts or both."""
     records = [pipeline.clean_topic] if pipeline.writes_records else []
     return records if pipeline.verdicts is None else [*records, pipeline.verdicts]
-
-
-def _changelogs(settings: Settings, pipelines: Iterable[Pipeline]) -> list[str]:
-    return [changelog_topic(settings, pipeline) for pipeline in pipelines]
 
 
 def _reads(found: Mapping[str, Position], position: Position, source: TopicId) -> bool:

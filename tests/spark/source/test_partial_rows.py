@@ -33,13 +33,17 @@ AGGREGATES |= {"most": "max:amount", "last": "max:occurred_at", "users": "approx
 KERNELS, SPARK = "summed up as it is read", "read event by event by Spark"
 
 
+def half_hours(start: int, stop: int) -> list[Click]:
+    """Return clicks, one in each half hour."""
+    chance = dice(start)
+    return [click(chance, each, START + each * HOUR / 2, timedelta(minutes=29)) for each in range(start, stop)]
+
+
 def sending(broker: Broker, topic: str, start: int, stop: int) -> None:
     """Send clicks, one in each half hour, and with them one that is late and one that is no event."""
-    chance = dice(start)
-    times = [(number, START + number * HOUR / 2) for number in range(start, stop)]
-    send(broker.bootstrap_servers, topic, [click(chance, *each, timedelta(minutes=29)) for each in times], 1)
+    send(broker.bootstrap_servers, topic, half_hours(start, stop), 1)
     bad = [new(start, value=b"{}")] if start else []
-    late = [click(chance, 1000 + start, START, timedelta(minutes=29))] if start else []
+    late = [click(dice(start), 1000 + start, START, timedelta(minutes=29))] if start else []
     produce(broker.bootstrap_servers, topic, bad)
     send(broker.bootstrap_servers, topic, late, 1)
 
@@ -61,9 +65,8 @@ def with_member(one: Click, token: bytes) -> Click:
 def test_values_that_spark_reads_otherwise_than_the_kernels_are_in_one_place_each(
     broker: Broker, tmp_path: Path
 ) -> None:
-    topic, chance = unique("clean"), dice(7)
+    topic, clicks = unique("clean"), half_hours(0, 30)
     create_topic(broker.bootstrap_servers, topic)
-    clicks = [click(chance, number, START + number * HOUR / 2, timedelta(minutes=29)) for number in range(30)]
     send(broker.bootstrap_servers, topic, clicks, 1)
     run(to_files(broker, tmp_path, topic, "differ"), Silent())
     # The kernels read no more than 128 levels, Spark no more than 1,000 digits.
@@ -114,9 +117,8 @@ def test_both_sources_give_the_same_rows_and_a_query_stays_with_its_own(
 def test_for_one_late_event_only_what_is_around_it_is_read_again(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    topic, chance = unique("clean"), dice(3)
+    topic, first = unique("clean"), half_hours(0, 30)
     create_topic(broker.bootstrap_servers, topic)
-    first = [click(chance, number, START + number * HOUR / 2, timedelta(minutes=29)) for number in range(30)]
     send(broker.bootstrap_servers, topic, first, 1)
     run(to_files(broker, tmp_path, topic, "narrow"), Silent())
     many = [replace(first[-1], number=100 + number) for number in range(60_000)]
