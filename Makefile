@@ -5,9 +5,9 @@
 PYTHON ?=
 CANDIDATES := python3.13 python3.12 python3.11 python3 python
 
-# Processes that share the tests, each with a broker of its own: four for the whole suite, for on two cores
-# each waits more than half of its time, and none but pytest's own (0) where ARGS says something, `--all` aside.
-WORKERS ?= $(if $(filter-out --all,$(ARGS)),0,4)
+# Processes that share the tests: two for those that compute, four for those that start workers, for each waits
+# more than half of its time, and none but pytest's own (0) where ARGS says something.
+WORKERS ?= $(if $(ARGS),0,2)
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,20 +18,36 @@ UV ?= uv
 STAMP := $(VENV)/.made-$(shell { cat requirements.lock pyproject.toml 2>/dev/null; echo "$(CURDIR)"; } | cksum | tr " " "-")
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test sim prove check bench format docs lock jars dist clean
+# How many seconds of a process, four beside each other, the long tests of `make test-ci` may take.
+BUDGET_S ?= 1500
+# How long `make test-all` takes at most; called again it goes on.
+ALL_S ?= 10800
+
+.PHONY: help venv demo test test-ci test-all sim prove check bench format docs lock jars dist clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 
 venv: $(STAMP) ## make .venv from the lock (the others do so by themselves)
 
 demo: $(STAMP) ## the whole way on an embedded broker, checked against the known truth
 	@$(BIN)/seqmark demo $(ARGS)
 
-test: $(STAMP) ## the test suite, against a real broker and a real Spark; ARGS=--all: nothing left out; ARGS=tests/unit
-	@# Once, before many processes would compile the same kernels beside each other.
+# Once, before many processes would compile the same kernels beside each other.
+PYTEST := $(BIN)/python -m pytest --dist loadgroup --no-loadscope-reorder
+
+test: $(STAMP) ## the fast tests, and a smoke of each real part, in ten minutes; ARGS="tests/unit -k name": a part of all
 	@if [ "$(WORKERS)" != 0 ]; then $(BIN)/python -m processor.pipeline.warm; fi
-	@$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
+	@$(PYTEST) --numprocesses $(WORKERS) $(or $(ARGS),--tier fast)
+
+test-ci: $(STAMP) ## what a change must pass: make test, and of the others the core and a share of the long ones
+	@$(MAKE) --no-print-directory test; fast=$$?; \
+	$(PYTEST) --numprocesses 4 --tier ci --budget-s $(BUDGET_S) $(ARGS) && exit $$fast
+
+test-all: $(STAMP) ## everything that is not proven as it is: all kills, all planted mistakes; goes on where it was ended
+	@$(BIN)/python -m processor.pipeline.warm
+	@timeout --signal INT $(ALL_S) $(PYTEST) --numprocesses 4 --tier all $(ARGS); code=$$?; \
+	$(BIN)/python -m tests.support.suite.report; exit $$code
 
 sim: $(STAMP) ## kill a slot in memory, at any await, until time is up or a record is wrong; SEED=N MINUTES=M (of CPU)
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED)) --minutes $(or $(MINUTES),1)

@@ -1,9 +1,10 @@
 """Compiles kernels, and keeps them on disk where nobody else can write.
 
-Invariants: a kernel on disk was compiled from exactly the sources that run. numba's cache looks at the file of
-the compiled function only and misses a change in a callee that lives elsewhere (trap 15), so the cache folder
-is named by a hash over all engine sources. And it was put there by this user or by root: loading a kernel runs
-what is in the file, so a folder that others can write to, or could have, is not read (`processor.paths`).
+Invariants: a kernel on disk was compiled from exactly the sources that run. numba's cache looks at the file
+of the compiled function only and misses a change in a callee that lives elsewhere (trap 15), so a kernel's
+file is named by a hash over its module and all that this imports of the engine. And it was put there by this
+user or by root: loading a kernel runs what is in the file, so a folder that others can write to, or could
+have, is not read (`processor.paths`).
 
     the user's cache folder         made where it is missing; one that can only be read is read only
     a folder in the temporary one   where the first cannot be made
@@ -17,8 +18,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import sys
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -37,7 +40,7 @@ from processor.engine.shipped import processor, shipped_kernels
 from processor.paths import cache_dir, distrust, make_private
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
@@ -49,18 +52,53 @@ Int = int | np.integer[Any]
 """What kernels hand each other: compiled ones machine integers, plain ones numpy's."""
 
 
-def _sources_hash() -> str:
+_ENGINE = Path(__file__).parent
+_PACKAGE = __name__.rpartition(".")[0]
+_IMPORT = re.compile(
+    rf"^ *(?:from|import) +{re.escape(_PACKAGE)}([.\w]*)(?: +import +(\([^)]*\)|[^\n]*))?", re.MULTILINE
+)
+_SOURCES = {each.relative_to(_ENGINE).as_posix(): each.read_bytes() for each in sorted(_ENGINE.rglob("*.py"))}
+
+
+@cache
+def _imports(file: str) -> tuple[str, ...]:
+    """Return the engine's files that one of them imports itself."""
+    found: set[str] = set()
+    for module, names in _IMPORT.findall(_SOURCES[file].decode()):
+        folder = module.replace(".", "/").strip("/")
+        found.update(f"{folder}/{name}" for name in re.findall(r"\w+", names))
+        found.add(folder)
+    files = (end for each in found for end in (f"{each}.py", f"{each}/__init__.py"))
+    return tuple(each.strip("/") for each in files if each.strip("/") in _SOURCES)
+
+
+def imported(file: str) -> set[str]:
+    """Return a file of the engine and all that it imports there, directly or not, by paths below the engine."""
+    found: set[str] = set()
+    ahead = [file]
+    while ahead:
+        if (name := ahead.pop()) not in found:
+            found.add(name)
+            ahead += _imports(name)
+    return found
+
+
+@cache
+def sources(file: str) -> str:
+    """Return the hash of a file of the engine and of all that it imports there."""
+    return _hash(imported(file))
+
+
+def _hash(files: Iterable[str]) -> str:
     digest = hashlib.sha256()
-    folder = Path(__file__).parent
-    for source in sorted(folder.rglob("*.py")):
-        digest.update(source.relative_to(folder).as_posix().encode())
-        digest.update(source.read_bytes())
-    digest.update(f"{numba.__version__}/{sys.version_info[:2]}".encode())
+    for name in sorted(files):
+        digest.update(name.encode())
+        digest.update(hashlib.sha256(_SOURCES[name]).digest())
     return digest.hexdigest()[:16]
 
 
 def kernel_cache(name: str) -> Path | None:
-    """Return the folder of this version's kernels; None, and a line on stderr, where none may be used."""
+    """Return the user's folder of that name; None, and a line on stderr, where none may be used."""
     try:
         preferred = cache_dir()
         if (folder := _made(preferred, "kernels", name)) is not None:
@@ -119,6 +157,9 @@ class _Locator(UserProvidedCacheLocator):  # type: ignore[misc]  # numba is unty
     def __init__(self, function: Any, file: str) -> None:
         super().__init__(function, file)
         self._cache_path = str(FOLDER)
+        path = Path(file)
+        inside = path.is_relative_to(_ENGINE)
+        self.sources = sources(path.relative_to(_ENGINE).as_posix()) if inside else _hash(_SOURCES)
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> _Locator:
@@ -130,6 +171,11 @@ class _Locator(UserProvidedCacheLocator):  # type: ignore[misc]  # numba is unty
 
 class _Impl(CompileResultCacheImpl):  # type: ignore[misc]  # numba is untyped
     _locator_classes = (_Locator,)
+
+    def get_filename_base(self, fullname: str, abiflags: str) -> str:
+        """Return what a kernel's files are called: by its name and its sources."""
+        name = re.sub("[<>]", "", fullname)
+        return f"{name}-{self.locator.get_disambiguator()}-{self.locator.sources}{abiflags}"
 
 
 class _Cache(FunctionCache):  # type: ignore[misc]  # numba is untyped
@@ -163,10 +209,10 @@ class _Cache(FunctionCache):  # type: ignore[misc]  # numba is untyped
 
 _OWN_CHOICE = "NUMBA_CACHE_DIR" in os.environ
 """The user has named a folder to numba: whoever does that answers for it."""
-SOURCES = _sources_hash()
-"""Names the sources of all kernels, numba and Python."""
-SHIPPED = None if _OWN_CHOICE else shipped_kernels(SOURCES)
-FOLDER = None if _OWN_CHOICE else kernel_cache(SOURCES)
+COMPILERS = f"numba-{numba.__version__}-python-{sys.version_info[0]}.{sys.version_info[1]}"
+"""Names the folders of kernels."""
+SHIPPED = None if _OWN_CHOICE else shipped_kernels(COMPILERS)
+FOLDER = None if _OWN_CHOICE else kernel_cache(COMPILERS)
 _SHIPPED_FOR = (known.name, known.more) if (known := processor()) else ("", "")
 
 
@@ -194,14 +240,18 @@ def inlined(function: F) -> F:
 def are_kept(mark: str) -> bool:
     """Return whether all kernels are there of which a mark says so, or none can be kept."""
     folders = [folder for folder in (FOLDER, SHIPPED) if folder is not None]
-    return not (COMPILES and folders) or any((folder / mark).exists() for folder in folders)
+    return not (COMPILES and folders) or any((folder / _marked(mark)).exists() for folder in folders)
 
 
 def note_kept(mark: str) -> None:
     """Mark that all kernels of a kind are kept."""
     if FOLDER is not None:
         with contextlib.suppress(OSError):  # filled when an image was built, and read only since
-            (FOLDER / mark).touch()
+            (FOLDER / _marked(mark)).touch()
+
+
+def _marked(mark: str) -> str:
+    return f"{mark}-{_hash(_SOURCES)}"
 
 
 def borrowed(data: A) -> A:

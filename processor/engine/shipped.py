@@ -3,7 +3,7 @@
 `make dist` compiles them (`packing.kernels`) for a processor that nearly all machines are at least. They lie
 beside the sources that they were compiled from: who could change them could change those as well.
 
-    processor/engine/compiled/<sources, numba and Python>-<platform>/<kernel>.nbi, .nbc
+    processor/engine/compiled/<numba and Python>-<platform>/<kernel>-<sources>.nbi, .nbc
 
 A machine that is less than that processor, another Python or another system compiles its own, as an editable
 install does. Who names a processor to numba, or its features, gets what is compiled for that.
@@ -64,14 +64,14 @@ def processor() -> Processor | None:
     return _PROCESSORS.get(platform.machine())
 
 
-def shipped_name(sources: str) -> str:
-    """Return the name of the folder of such kernels; ``sources`` names the sources, numba and Python."""
-    return f"{sources}-{sys.platform}-{platform.machine()}"
+def shipped_name(compilers: str) -> str:
+    """Return the name of the folder of such kernels; ``compilers`` names numba and Python."""
+    return f"{compilers}-{sys.platform}-{platform.machine()}"
 
 
-def shipped_kernels(sources: str) -> Path | None:
+def shipped_kernels(compilers: str) -> Path | None:
     """Return the folder with the kernels that came along, if there is one and this machine can run them."""
-    folder, known = COMPILED / shipped_name(sources), processor()
+    folder, known = COMPILED / shipped_name(compilers), processor()
     named = numba.config.CPU_NAME is not None or numba.config.CPU_FEATURES is not None
     if known is None or named or not folder.is_dir():
         return None

@@ -1,7 +1,7 @@
 """Nothing is lost, nothing comes twice and order holds, whatever happens to one broker of three under load.
 
 One worker, or two, with a pipeline of each mode. In the short form three things happen, one after the other;
-with ``--all`` all of them do, in an order by chance, again and again.
+with ``--tier all`` all of them do, in an order by chance, again and again.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.broker, pytest.mark.crash]
 
 DOWN_S, LONG_DOWN_S = 8, 20
-"""Longer than a session, which is 6 s; with ``--all`` longer than most requests take to give up."""
+"""Longer than a session, which is 6 s; with ``--tier all`` longer than most requests take to give up."""
 
 
 @pytest.mark.drawn("step")

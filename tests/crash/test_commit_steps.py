@@ -42,7 +42,7 @@ def killed_after(scene: Scene, step: CommitStep, dice: random.Random) -> None:
     feed.send(100)
 
 
-@pytest.mark.drawn("step")
+@pytest.mark.fast
 @pytest.mark.parametrize("step", CommitStep)
 def test_a_kill_after_a_step_loses_and_repeats_nothing(
     broker: Broker, tmp_path: Path, step: CommitStep

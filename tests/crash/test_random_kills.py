@@ -1,8 +1,8 @@
 """Does anything go wrong when workers are killed at any moment, again and again, while records keep coming?
 
 Kills of one or two workers of a group, in start, restore, rebalance and work alike: eight, or thirty with
-``--all``. Kafka's page cache survives a kill: this shows safety against a process that dies, not against a loss
-of power.
+``--tier all``. Kafka's page cache survives a kill: this shows safety against a process that dies, not against
+a loss of power.
 """
 
 from __future__ import annotations

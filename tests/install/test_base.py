@@ -220,7 +220,7 @@ def test_from_the_registry_it_installs_into_an_empty_environment(
     request: pytest.FixtureRequest, built: Built, tmp_path: Path
 ) -> None:
     if not everything(request.config):
-        pytest.skip("fetches all dependencies: with --all")
+        pytest.skip("fetches all dependencies: with --tier all")
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "env"], check=True)
     subprocess.run([tmp_path / "env/bin/pip", "install", "--quiet", built.wheel], check=True)
 

@@ -1,6 +1,6 @@
 """The table equals the truth, wherever the driver or the database is cut off.
 
-A normal run draws one of the stories, since each starts several drivers; ``--all`` has them all.
+A normal run draws one of the stories, since each starts several drivers; ``--tier all`` has them all.
 
 For a kill the driver is halted as soon as the database has a new batch. Where Spark's commit log has it already
 it goes on, and the next batch is waited for; where it has not, the driver is killed. So every kill is where it

@@ -1,4 +1,4 @@
-"""Some episodes of simulation, the same in each run (`make sim` draws others); and what it would notice."""
+"""Episodes of simulation: some the same in each run, thousands of others in CI's; and what it would notice."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from processor.errors import StopError
 from seqmark.in_memory.cluster import MemoryCluster
 from tests.simulation.episode import Episode
 from tests.simulation.run import run
+from tests.support.suite import extent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FIRST, EPISODES, CPU_S = 700_000, 70, 60.0
+FIRST, EPISODES, CPU_S = 700_000, 50, 60.0
 NOTICED_S = 60.0
+PARTS, PART_S = 8, 30.0
+"""What a run of CI simulates, in CPU seconds: so that several processes share it."""
 
 
 def nothing(*_: object, **__: object) -> None:
@@ -44,6 +47,13 @@ def keeps_its_owner(before: Callable[..., object]) -> Callable[..., object]:
 def test_no_record_is_lost_or_repeated_whatever_goes_wrong() -> None:
     totals = run(FIRST, CPU_S, EPISODES)
     assert totals.kills > 5 * totals.episodes, totals
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("part", range(PARTS))
+def test_nor_in_episodes_that_nobody_has_seen(request: pytest.FixtureRequest, part: int) -> None:
+    totals = run((extent.seed(request.config) * PARTS + part) << 20, PART_S)
+    extent.note(request.config, f"simulation, part {part}: {totals}")
 
 
 def test_the_seed_alone_says_what_happens() -> None:

@@ -17,8 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from processor.ops.metrics import Metrics
 from spark_sink.query.progress import SinkMetrics
+from tests.support.deploy import promql
 from tests.support.kafka.topics import create_topic
-from tests.support.suite import promql
 from tests.support.worker.process import New, PipelineConfig, new, new_config, produce, start_worker, until
 
 if TYPE_CHECKING:

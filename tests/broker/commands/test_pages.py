@@ -62,6 +62,7 @@ def blocks(page: str) -> list[tuple[str, str]]:
     return BLOCK.findall((ROOT / page).read_text())
 
 
+@pytest.mark.fast
 def test_the_first_lines_of_the_readme_are_what_a_worker_makes_of_them(place: Place) -> None:
     shown = re.findall(r"^\$ (.*)\n((?:[^$\n].*\n)+)", blocks("README.md")[0][1], re.MULTILINE)
     (config,) = [text for kind, text in blocks("README.md") if kind == "toml" and "clicks.raw" in text]

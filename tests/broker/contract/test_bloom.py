@@ -18,7 +18,7 @@ from tests.support.worker.stories import Stories, Story, Told
 if TYPE_CHECKING:
     from tests.support.kafka.broker import Broker
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.fast]
 
 WINDOW_MS = 3_600_000
 BUCKET_MS = 600_000

@@ -15,7 +15,7 @@ from tests.support.worker.stories import Stories, Story, Told
 if TYPE_CHECKING:
     from tests.support.kafka.broker import Broker
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.fast]
 
 NOW_MS = int(time.time() * 1000) - 3_720_000
 CONTENT = {"from": "content", "exclude": ["/sent_at", "/meta/hops/0"]}

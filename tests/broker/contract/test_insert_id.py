@@ -22,7 +22,7 @@ from tests.support.worker.stories import SINK_LIMIT_BYTES, Stories, Story, Told
 if TYPE_CHECKING:
     from tests.support.kafka.broker import Broker
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.fast]
 
 NOW_MS = int(time.time() * 1000)
 WINDOW_MS = 3_600_000

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.support.kafka.broker import Broker
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.fast]
 
 SEQ_VALUE = {"from": "value", "pointer": "/a/seq"}
 EPOCH_VALUE = {"from": "value", "pointer": "/epoch", "format": "text"}

@@ -16,7 +16,7 @@ from tests.support.worker.stories import Stories, Story, Told, record
 if TYPE_CHECKING:
     from tests.support.kafka.broker import Broker
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.fast]
 
 POINTER = "/meta/seq"
 STORIES = Stories(

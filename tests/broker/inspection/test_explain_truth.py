@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.broker
 WHOLE, DRAWN = 100_000, 10_000
-"""Records of all streams: with `--all`, and without."""
+"""Records of all streams: with `--tier all`, and without."""
 BATCH = 250
 PENDING = 3
 """Records of each partition that nobody has judged yet."""

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Page
 
+    from tests.support.chromium.browser import Chromium
     from tests.support.kafka.broker import Broker
-    from tests.support.suite.browser import Chromium
 
 pytestmark = pytest.mark.broker
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.suite.browser import against_axe, hard_to_read
+from tests.support.chromium.browser import against_axe, hard_to_read
 from tests.support.worker.process import New, new, new_config, produce, start_worker, until
 
 if TYPE_CHECKING:
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from playwright.sync_api import Page
 
+    from tests.support.chromium.browser import Chromium
     from tests.support.kafka.broker import Broker
-    from tests.support.suite.browser import Chromium
     from tests.support.worker.process import Worker, WorkerConfig
 
 pytestmark = pytest.mark.broker

@@ -10,9 +10,7 @@ of a ``conftest.py``, other versions of what is installed. ``--all`` looks anew 
 
 from __future__ import annotations
 
-import ast
 import compileall
-import hashlib
 import json
 import py_compile
 import re
@@ -24,11 +22,12 @@ from typing import TYPE_CHECKING, Self
 
 from tests.crash.planted.mistakes import MISTAKES, Mistake
 from tests.support.kafka.topics import environment
+from tests.support.suite import closure
+from tests.support.suite.closure import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-ROOT = Path(__file__).parents[3]
 LOCK = Path(__file__).with_name("lock.json")
 TABLE = ROOT / "tests" / "README.md"
 TABLE_HEAD = "| mistake | caught by |\n| --- | --- |\n"
@@ -95,32 +94,8 @@ def changed() -> list[Mistake]:
 
 def digest(mistake: Mistake, tree: Path = ROOT) -> str:
     """Return what decides whether a mistake could have become another."""
-    sums = hashlib.sha256(json.dumps(mistake[:-1]).encode())
-    for name in sorted({mistake.file, *_imported(tree, mistake.test.partition("::")[0])}):
-        file = tree / name
-        sums.update(f"\n{name}\n".encode())
-        sums.update(file.read_bytes() if file.exists() else b"")
-    return sums.hexdigest()
-
-
-def _imported(tree: Path, test: str) -> set[str]:
-    """Return a test's file and all that it imports of ``tests``, directly or not."""
-    found: set[str] = set()
-    ahead = [test]
-    while ahead:
-        name = ahead.pop()
-        if name not in found and (tree / name).exists():
-            found.add(name)
-            ahead += _names(ast.parse((tree / name).read_bytes()))
-    return found
-
-
-def _names(module: ast.Module) -> Iterator[str]:
-    for node in ast.walk(module):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("tests."):
-            file = node.module.replace(".", "/")
-            yield f"{file}.py"
-            yield from (f"{file}/{each.name}.py" for each in node.names)
+    files = {mistake.file, *closure.imported(tree, mistake.test.partition("::")[0], {"tests"})}
+    return closure.digest(tree, files, json.dumps(mistake[:-1]).encode())
 
 
 class Tree:

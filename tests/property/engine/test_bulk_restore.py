@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.engine.ids.block import IdRows, UnreadableBlockError, decode
@@ -20,6 +20,7 @@ from processor.engine.ids.judgement import IdColumns
 from processor.engine.ids.page import Pages
 from processor.engine.verdict import Verdict
 from tests.support.judges.ids import KEY, ExactPartition, hashes_of, ids_of
+from tests.support.suite.examples import examples
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,7 +65,7 @@ def looked_over(index: ExactIndex) -> None:
     assert index._meta[OCCUPIED] == np.count_nonzero(slots)
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(
     steps, st.sampled_from([5, 40, 10_000]), st.booleans(), forms, st.sampled_from([0, 20, 1 << 20]), st.data()
 )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.engine.extract.sequence import HeaderSequence, SequenceFormat
 from processor.engine.verdict import Fault
+from tests.support.suite.examples import examples
 from tests.support.wire import batches
 from tests.support.wire.batches import Header, Record
 
@@ -58,7 +59,7 @@ def extracted(lists: list[list[Header]], name: bytes, form: SequenceFormat) -> l
     return [(int(s), Fault(int(f))) for s, f in zip(sequence, fault, strict=True)]
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(st.lists(header_lists, min_size=1, max_size=6), st.sampled_from(NAMES), st.sampled_from(SequenceFormat))
 def test_any_headers_give_what_the_model_says(
     lists: list[list[Header]], name: bytes, form: SequenceFormat

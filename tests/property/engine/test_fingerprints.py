@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.engine.verdict import Fault
@@ -14,6 +14,7 @@ from tests.property.engine.test_content import POINTERS, SECRET, VALUES, written
 from tests.support.judges.fingerprints import FingerprintRules, fingerprint_of
 from tests.support.judges.id_rules import id_of
 from tests.support.kafka.topics import Record
+from tests.support.suite.examples import examples
 from tests.support.wire import batches
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def extracted(rules: FingerprintRules, records: list[Record]) -> Ids:
     return make_id_extractor(InsertIdDedup.model_validate(rules.dedup), SECRET).extract(piece.columns)
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(definitions(), st.lists(RECORDS, min_size=1, max_size=8))
 def test_ids_fingerprints_and_faults_are_those_of_the_naive_model(
     rules: FingerprintRules, records: list[Record]

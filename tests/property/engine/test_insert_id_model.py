@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.engine.ids.bloom.window import BloomWindow
 from processor.engine.ids.clock import NEVER, by_arrival, by_records
 from processor.engine.verdict import Fault, Verdict
 from tests.support.judges.ids import BloomPartition, ExactPartition, hashes_of, ids_of
+from tests.support.suite.examples import examples
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -123,7 +124,7 @@ def said(judged: IdJudgement) -> list[Said]:
     return [Said(Verdict(verdict), owner, expires) for verdict, owner, expires in columns]
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(steps, windows, st.booleans(), st.booleans(), forms)
 def test_verdicts_are_the_models_with_a_commit_drop_or_restart_anywhere(
     script: list[Step],
@@ -183,7 +184,7 @@ class BucketModel(Model):
         return BucketModel(self.window, self.refresh, self.arrival, self.clock, dict(self.ids), self.bucket)
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(steps, windows, st.booleans(), st.booleans(), st.sampled_from([1, 3, 50, 1000]))
 def test_bloom_with_and_without_confirmation_is_the_model_with_a_restart_anywhere(
     script: list[Step],

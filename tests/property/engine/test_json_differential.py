@@ -387,6 +387,7 @@ def compiled(cols: Columns, pointers: Pointers) -> JsonMatches:
     return look_up(cols.data, cols.value, cols.value_length, pointers)
 
 
+@pytest.mark.core
 def test_100_000_documents_are_read_as_a_strict_parser_reads_them() -> None:
     run(CASES, compiled)
 

@@ -52,6 +52,7 @@ PROPERTIES = {
 }
 
 
+@pytest.mark.core
 @pytest.mark.drawn("kernels")
 @pytest.mark.parametrize("kernels", PROPERTIES)
 def test_the_properties_of_the_kernels_hold_as_plain_python_too(kernels: str) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.generator import RecordKind, make_stream
@@ -14,6 +14,7 @@ from schemas.events import ClickEvent
 from tests.property.generator import test_generated_ids as ids
 from tests.property.generator import test_generated_streams as sequences
 from tests.property.generator.test_generated_streams import records
+from tests.support.suite.examples import examples
 
 if TYPE_CHECKING:
     from processor.generator import StreamOptions
@@ -26,7 +27,7 @@ STREAMS: dict[str, st.SearchStrategy[tuple[Any, StreamOptions]]] = {
 
 
 @every_mode
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(data=st.data())
 def test_copies_are_their_originals_byte_for_byte_and_come_behind_them(mode: str, data: st.DataObject) -> None:
     for part in make_stream(*data.draw(STREAMS[mode])):
@@ -38,7 +39,7 @@ def test_copies_are_their_originals_byte_for_byte_and_come_behind_them(mode: str
 
 
 @every_mode
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(data=st.data())
 def test_the_same_seed_gives_the_same_bytes_however_they_are_read(mode: str, data: st.DataObject) -> None:
     dedup, options = data.draw(STREAMS[mode])
@@ -48,7 +49,7 @@ def test_the_same_seed_gives_the_same_bytes_however_they_are_read(mode: str, dat
 
 
 @every_mode
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(data=st.data())
 def test_counts_are_met_to_the_record_with_copies_at_edges_among_them(mode: str, data: st.DataObject) -> None:
     dedup, options = data.draw(STREAMS[mode])
@@ -60,7 +61,7 @@ def test_counts_are_met_to_the_record_with_copies_at_edges_among_them(mode: str,
 
 
 @every_mode
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(data=st.data())
 def test_what_is_whole_is_a_click_whose_timestamp_is_the_records(mode: str, data: st.DataObject) -> None:
     dedup, options = data.draw(STREAMS[mode])

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.generator import FAULTS, RecordKind, StreamOptions, StreamPartition, make_stream
@@ -17,6 +17,7 @@ from tests.property.generator.test_generated_ids import consumed
 from tests.property.generator.test_generated_streams import START_MS, records
 from tests.support.judges.fingerprints import LET_IN, FingerprintModel, FingerprintRules, fingerprint_of
 from tests.support.judges.json_values import is_json
+from tests.support.suite.examples import examples
 
 if TYPE_CHECKING:
     from tests.support.judges.id_rules import IdSaid
@@ -105,7 +106,7 @@ def assert_true(part: StreamPartition, dedup: InsertIdDedup, now_ms: int) -> lis
 
 
 @pytest.mark.parametrize("action", ACTIONS, ids=[each["on_collision"] for each in ACTIONS])
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(definition=definitions, given_options=options)
 def test_verdicts_owners_and_expiry_are_what_the_rules_say(
     action: dict[str, Any], definition: dict[str, Any], given_options: StreamOptions
@@ -115,7 +116,7 @@ def test_verdicts_owners_and_expiry_are_what_the_rules_say(
         assert_true(part, dedup, given_options.start_ms + given_options.span_ms)
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(st.sampled_from(CONTENTS), st.sampled_from(FINGERPRINTS), options)
 def test_where_content_is_a_part_of_the_id_there_are_only_copies(
     content: dict[str, Any], fingerprint: dict[str, Any], given_options: StreamOptions
@@ -127,7 +128,7 @@ def test_where_content_is_a_part_of_the_id_there_are_only_copies(
         assert "collision" not in {each.verdict for each in said}
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(definitions, options)
 def test_the_same_seed_gives_the_same_bytes_however_they_are_read(
     definition: dict[str, Any], given_options: StreamOptions

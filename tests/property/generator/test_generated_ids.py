@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.generator import FAULTS, HOUR_MS, RecordKind, StreamOptions, StreamPartition, make_stream
@@ -15,6 +15,7 @@ from schemas.events import ClickEvent
 from tests.property.generator.test_generated_streams import START_MS, pointer, records
 from tests.support.judges.id_rules import IdModel, IdRules, IdSaid, id_of
 from tests.support.kafka.topics import Record
+from tests.support.suite.examples import examples
 
 
 def named(part: dict[str, Any]) -> str:
@@ -92,7 +93,7 @@ def said_of(part: StreamPartition, dedup: InsertIdDedup, now_ms: int) -> list[Id
     return IdModel(IdRules.of(dedup), lambda: now_ms).judge_all(consumed(part))
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(definitions, options)
 def test_verdicts_owners_and_expiry_are_what_the_rules_say(
     dedup: InsertIdDedup, given_options: StreamOptions

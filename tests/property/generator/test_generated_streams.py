@@ -7,13 +7,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.generator import FAULTS, RecordKind, StreamOptions, make_stream
 from schemas.config import WatermarkDedup
 from schemas.events import ClickEvent
 from tests.support.judges.rules import Model, Rules, number_of, scope_of
+from tests.support.suite.examples import examples
 
 if TYPE_CHECKING:
     from processor.generator import StreamPartition
@@ -76,7 +77,7 @@ def records(part: StreamPartition) -> list[Any]:
     return part.records(0, len(part))
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(definitions, options)
 def test_what_passes_and_what_is_quarantined_is_what_the_rules_say(
     dedup: WatermarkDedup, given_options: StreamOptions
@@ -88,7 +89,7 @@ def test_what_passes_and_what_is_quarantined_is_what_the_rules_say(
         assert codes == [FAULTS[fault] for fault in part.faults.tolist()]
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(definitions, options)
 def test_what_can_be_judged_is_a_click_of_the_user_that_is_its_key(
     dedup: WatermarkDedup, given_options: StreamOptions

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.engine.extract.ids import IdExtractor, texts
@@ -17,6 +17,7 @@ from processor.judges.ids import parts_of
 from processor.wire.encode import plain_batch
 from schemas.config import InsertIdDedup, Pipeline, WatermarkDedup
 from tests.support.judges.scopes import columns_of
+from tests.support.suite.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +54,7 @@ def same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and json.dumps(one) == json.dumps(other)
 
 
-@settings(max_examples=80)
+@examples(80)
 @given(records=RECORDS, data=st.data())
 def test_by_id_exactly_the_records_with_it_are_found(
     records: list[tuple[bytes, Any, bytes]], data: Any
@@ -72,7 +73,7 @@ def test_by_id_exactly_the_records_with_it_are_found(
     assert rows.tolist() == [row for row, yes in enumerate(equal) if yes]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(records=RECORDS, data=st.data(), most=st.sampled_from([64, 4_096]))
 def test_the_receipts_of_an_id_are_found_as_they_are_written(
     records: list[tuple[bytes, Any, bytes]], data: Any, most: int
@@ -97,7 +98,7 @@ def test_the_receipts_of_an_id_are_found_as_they_are_written(
     assert rows.tolist() == [row for row, yes in enumerate(equal) if yes]
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(records=RECORDS, data=st.data())
 def test_by_key_and_by_field_exactly_those_are_found(
     records: list[tuple[bytes, Any, bytes]], data: Any

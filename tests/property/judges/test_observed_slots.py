@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.judges.ids import IdJudge
@@ -23,6 +23,7 @@ from schemas.changelog.position import NO_ENDS, Origin, Position
 from schemas.changelog.values import POSITION_KEY
 from schemas.config import Pipeline
 from tests.support.kafka.topics import Record as TopicRecord
+from tests.support.suite.examples import examples
 from tests.support.verify import compared
 from tests.support.verify.observed import observed
 from tests.support.wire import batches
@@ -170,7 +171,7 @@ def shown(topics: compared.Topics) -> dict[str, list[Any]]:
 
 
 @given(runs=RUNS, name=st.sampled_from(sorted(DEDUPS)))
-@settings(deadline=None, max_examples=300)
+@examples(300)
 def test_it_remembers_what_it_would_have_and_what_it_keeps_back_passes_as_it_came(
     runs: list[tuple[bool, list[Sent]]], name: str
 ) -> None:

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.engine.extract.ids import ContentPart, HeaderPart, IdExtractor, KeyPart, ValuePart
@@ -18,6 +18,7 @@ from processor.wire.encode import plain_batch
 from schemas.config import Pipeline
 from tests.support.judges.id_state import NOW_MS, Came, IdPartition
 from tests.support.judges.scopes import columns_of
+from tests.support.suite.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +71,7 @@ RECORDS = st.lists(st.tuples(st.sampled_from(IDS), st.integers(0, 12)), min_size
 
 @pytest.mark.parametrize("refresh", [False, True])
 @pytest.mark.parametrize("backend", ["exact", "bloom"])
-@settings(max_examples=25)
+@examples(25)
 @given(commits=st.lists(st.lists(RECORDS, min_size=1, max_size=3), min_size=1, max_size=6), data=st.data())
 def test_what_is_remembered_is_what_is_committed(
     *, backend: str, refresh: bool, commits: list[list[list[tuple[bytes, int]]]], data: Any
@@ -136,7 +137,7 @@ def pipeline_of(at_work: IdPartition) -> Pipeline:
 WORDS = st.one_of(st.text(max_size=20), st.integers().map(str), st.floats(allow_nan=False).map(repr))
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     name=st.binary(max_size=20),
     key=st.text(max_size=20),

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.engine.extract.sequence import HeaderSequence, PartitionScope, SequenceFormat
@@ -22,6 +22,7 @@ from processor.state.kv.store import MemoryStore
 from processor.state.table import Table
 from schemas.changelog.position import LocalMark
 from tests.support.judges.scopes import columns_of
+from tests.support.suite.examples import examples
 
 LEAST, MOST = -(2**63), 2**63 - 1
 MARK = LocalMark(0, b"\0" * 16)
@@ -208,7 +209,7 @@ steps = st.lists(
 windows = st.sampled_from([0, 1, 2, 63, 64, 65, 100, 65_536])
 
 
-@settings(deadline=None, max_examples=400)
+@examples(400)
 @given(steps, windows, st.booleans(), st.sampled_from([0, 4, 32]))
 def test_verdicts_are_the_models_with_a_commit_or_crash_anywhere(
     script: list[Step],
@@ -230,7 +231,7 @@ def test_verdicts_are_the_models_with_a_commit_or_crash_anywhere(
             assert worker.crash(from_local="local" in step.then) == found[len(found) - worker.pending() :]
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(st.lists(st.integers(0, 40), min_size=1, max_size=200), st.integers(1, 70), st.data())
 def test_one_producer_that_reorders_is_judged_as_the_model_does_however_it_is_cut(
     steps_up: list[int], window: int, data: st.DataObject

@@ -15,6 +15,7 @@ from processor.judges.watermark import PartitionWatermark, SequenceEvidence
 from processor.state.kv.store import MemoryStore
 from processor.state.table import Table
 from schemas.changelog.position import LocalMark
+from tests.support.suite.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,7 +117,7 @@ class Worker:
         return len(self._pending)
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(steps)
 def test_verdicts_and_watermarks_are_the_models_with_a_commit_restart_or_crash_anywhere(
     script: list[Step],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.engine.extract.ids import KeyPart
@@ -32,6 +32,7 @@ from schemas.changelog.position import Position
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
 from schemas.config import Pipeline
 from tests.support.judges.id_state import AHEAD_MS, ORIGIN, STATE, Came, IdPartition
+from tests.support.suite.examples import examples
 
 if TYPE_CHECKING:
     from processor.engine.receipts import IdGrounds
@@ -95,7 +96,7 @@ def loaded(partition: IdPartition, staging: Staging, *, whole: bool = True) -> N
         partition.changelog.commit([*begin, (IDS_KEY, state.encode()), (POSITION_KEY, position.encode())])
 
 
-@settings(deadline=None, max_examples=120)
+@examples(120)
 @given(RECORDS, DEFINITIONS, st.data())
 def test_backfill_and_worker_are_a_worker_over_all_of_it(
     records: list[Came], given_keys: dict[str, Any], data: st.DataObject
@@ -122,7 +123,7 @@ def test_backfill_and_worker_are_a_worker_over_all_of_it(
         other.open(MemoryStore() if stop in again else None)
 
 
-@settings(deadline=None, max_examples=80)
+@examples(80)
 @given(RECORDS, DEFINITIONS | RENEWED, st.data())
 def test_a_history_is_folded_to_what_a_worker_remembers_in_whatever_order_it_comes(
     records: list[Came], given_keys: dict[str, Any], data: st.DataObject

@@ -6,7 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.engine.ids.clock import NEVER
@@ -14,6 +14,7 @@ from processor.engine.verdict import Verdict
 from processor.state.ids import id_log, offset_index, runs, snapshots
 from tests.property.state.test_id_state_model import ENDS, Step, go_through
 from tests.support.judges.id_state import AHEAD_MS, NOW_MS, Came, IdPartition
+from tests.support.suite.examples import examples
 
 BLOOM = {"expected_per_bucket": 64, "false_positive_rate": 0.4, "confirm": True}
 BACKENDS = [("exact", None), ("bloom", 1), ("bloom", 3), ("bloom", 50)]
@@ -67,7 +68,7 @@ steps = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=250)
+@examples(250)
 @given(
     steps,
     st.sampled_from([1, 10, 100, 10_000]),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.engine.ids.block import IdRows
@@ -15,6 +15,7 @@ from processor.state.ids import runs as ids_runs
 from processor.state.ids.runs import Runs
 from processor.state.kv.store import MemoryStore
 from schemas.changelog.bloom import RUN_KIND, run_pages_before
+from tests.support.suite.examples import examples
 
 BUCKET_MS = 10
 LIVE = 4
@@ -49,7 +50,7 @@ def hash_of(number: int) -> tuple[int, int]:
 ALL = np.array([hash_of(number) for number in range(400)], np.uint64)
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(batches, st.sampled_from([1, 10, 100]), st.sampled_from([1, 8]))
 def test_every_id_of_a_living_bucket_is_found_as_it_was_last_remembered_there_and_no_other(
     script: list[Batch], most: int, portions: int

@@ -11,7 +11,7 @@ from copy import copy
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.engine.ids.bloom import snapshot
@@ -21,6 +21,7 @@ from processor.state.ids import id_log, offset_index, runs, snapshots
 from processor.state.kv.store import MemoryStore
 from schemas.changelog.position import Origin
 from tests.support.judges.id_state import AHEAD_MS, NOW_MS, Came, IdPartition
+from tests.support.suite.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -162,7 +163,7 @@ def go_through(script: Sequence[Step], partition: IdPartition, model: StateModel
         assert partition.next_offset == committed_offset
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(steps, st.sampled_from([1, 10, 100, 10_000]), st.booleans(), st.sampled_from([1, 100_000]))
 def test_verdicts_owners_and_expiries_are_the_dictionarys_wherever_it_is_killed_and_restored(
     script: list[Step],
@@ -177,7 +178,7 @@ def test_verdicts_owners_and_expiries_are_the_dictionarys_wherever_it_is_killed_
         go_through(script, partition, Dictionary(window_ms, refresh=refresh))
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(
     steps,
     st.sampled_from([1, 10, 100, 10_000]),

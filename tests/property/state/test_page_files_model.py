@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.state.kv import page_directory, page_files
@@ -17,6 +17,7 @@ from processor.state.kv.rocks import LATE, RocksStore
 from processor.state.kv.store import MemoryStore
 from schemas.changelog.bloom import run_page_key
 from schemas.changelog.ids import id_page_key
+from tests.support.suite.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,7 +98,7 @@ class ListedRecords:
         return list(self._folder.glob("*"))
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(changes(page_keys), st.lists(page_keys, max_size=8))
 def test_pages_in_files_are_what_a_dictionary_holds(script: list[Change], asked: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -117,7 +118,7 @@ def test_pages_in_files_are_what_a_dictionary_holds(script: list[Change], asked:
         store.pages.close()
 
 
-@settings(deadline=None, max_examples=20)
+@examples(20)
 @given(changes(keys), st.lists(keys, max_size=8))
 def test_values_in_rocksdb_and_pages_in_files_are_one_store(script: list[Change], asked: list[bytes]) -> None:
     with tempfile.TemporaryDirectory() as folder:

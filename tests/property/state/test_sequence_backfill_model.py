@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.engine.verdict import Verdict
@@ -31,6 +31,7 @@ from tests.support.judges.rules import EPOCH_HEADER, Model, Rules, scope_of
 from tests.support.judges.scopes import columns_of
 from tests.support.judges.sequence_state import SequencePartition, columns
 from tests.support.kafka.topics import New, Record, int64
+from tests.support.suite.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,7 +120,7 @@ def brought_drops(rules: Rules, history: Sequence[New], rest: Sequence[New]) -> 
     return count
 
 
-@settings(deadline=None, max_examples=80)
+@examples(80)
 @given(RECORDS, st.sampled_from(RULES), st.data())
 def test_backfill_and_worker_are_a_worker_over_all_of_it(
     records: list[New], rules: Rules, data: st.DataObject

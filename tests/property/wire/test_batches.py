@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.wire import decode, encode
+from tests.support.suite.examples import examples
 from tests.support.wire import batches
 from tests.support.wire.batches import CODECS, Record, chunk, decoded
 
@@ -83,7 +84,7 @@ def check_output(out: list[bytes], kept: list[Record]) -> None:
     assert at == len(kept)
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(runs)
 def test_what_aiokafka_built_is_decoded_to_the_same_records(run: Run) -> None:
     made = numbered(run)
@@ -92,7 +93,7 @@ def test_what_aiokafka_built_is_decoded_to_the_same_records(run: Run) -> None:
     assert decoded(chunk(*built)) == (records, len(records))
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(runs, st.lists(st.sampled_from([0, 0, 0, 1, 2, 3]), min_size=1, max_size=12))
 def test_what_passed_is_read_by_aiokafka_as_exactly_the_kept_records(run: Run, verdicts: list[int]) -> None:
     made = numbered(run)
@@ -104,7 +105,7 @@ def test_what_passed_is_read_by_aiokafka_as_exactly_the_kept_records(run: Run, v
     )
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(runs, st.integers(300, 4_000), st.data())
 def test_any_limit_is_kept_or_the_first_record_that_breaks_it_is_named(
     run: Run, limit: int, data: st.DataObject
@@ -124,7 +125,7 @@ def test_any_limit_is_kept_or_the_first_record_that_breaks_it_is_named(
         assert (caught.value.row, caught.value.size_bytes) == (first, alone[first])
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(batch_bodies, st.sampled_from(CODECS), st.data())
 def test_offsets_with_gaps_as_compaction_leaves_them_are_kept_by_the_decoder_and_closed_by_the_encoder(
     bodies_of_batch: list[tuple[int, bytes | None, bytes | None, list[batches.Header]]],
@@ -143,7 +144,7 @@ def test_offsets_with_gaps_as_compaction_leaves_them_are_kept_by_the_decoder_and
     check_output(encoded(source, [0]), records)
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(runs, st.data())
 def test_a_position_inside_a_batch_leaves_out_what_lies_below_it(run: Run, data: st.DataObject) -> None:
     made = numbered(run)
@@ -154,7 +155,7 @@ def test_a_position_inside_a_batch_leaves_out_what_lies_below_it(run: Run, data:
     check_output(encoded(source, [0]), records[position:])
 
 
-@settings(deadline=None, max_examples=50)
+@examples(50)
 @given(runs, st.lists(st.sampled_from([0, 1]), min_size=1, max_size=5), st.integers(1, 4_000))
 def test_many_small_pieces_say_the_same_as_one(run: Run, verdicts: list[int], piece_bytes: int) -> None:
     made = numbered(run)
@@ -216,7 +217,7 @@ moves = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@examples(300)
 @given(moves, st.data())
 def test_transactions_of_several_producers_are_seen_as_a_read_committed_consumer_sees_them(
     script: list[tuple[str, int, int]], data: st.DataObject

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from processor.engine.batch.columns import SIZE
@@ -18,6 +18,7 @@ from processor.wire import encode
 from processor.wire.encode import EncodedBatch, Encoder, TooLargeError
 from processor.wire.quarantine import OWNER_BYTES, codec_of, too_large_as_collisions
 from tests.support.judges import collisions as model
+from tests.support.suite.examples import examples
 from tests.support.wire import batches, naive
 from tests.support.wire.batches import CODECS, NONE, Record, by_hand, chunk
 
@@ -187,13 +188,13 @@ def check_output(out: list[EncodedBatch], expected: list[Record]) -> None:
     assert [record[1:] for each in raw for record in batches.decoded(chunk(each))[0]] == plain
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(runs(st.none() | st.binary(max_size=80)))
 def test_a_tag_names_the_first_record_behind_the_others_own_headers(run: Run) -> None:
     check_run(run, [HeaderPart(b"id")], 0, Tagger("t.\u00e9".encode()), model.tagged)
 
 
-@settings(deadline=None, max_examples=200)
+@examples(200)
 @given(
     runs(json_values), st.sampled_from(["/id", "/id", "/o/id", "/l/0"]), st.sampled_from(KEEPS), st.booleans()
 )
@@ -227,7 +228,7 @@ def test_a_length_takes_a_byte_more_or_less_where_a_value_grows_or_shrinks_over_
     )
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(runs(json_values | st.none() | st.binary(max_size=80)), st.sampled_from(KEEPS))
 def test_the_last_header_of_a_name_gives_way_to_the_new_id_and_is_kept_as_it_was(
     run: Run, keep: str | None
@@ -237,7 +238,7 @@ def test_the_last_header_of_a_name_gives_way_to_the_new_id_and_is_kept_as_it_was
     check_run(run, [part], 0, editor, lambda record, new: model.renamed_in_header(record, part.name, keep, new))
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(runs(st.none() | st.binary(max_size=2_000)), st.integers(60, 2_500))
 def test_what_grows_is_cut_by_the_limit_or_the_record_that_breaks_it_is_named(run: Run, limit: int) -> None:
     piece = run.piece()
@@ -265,7 +266,7 @@ def alone_bytes(record: Record, codec: int) -> int:
     return encode.plain_batch([item], codec).size
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(runs(small_values), st.integers(100, 400), st.sampled_from(KEEPS))
 def test_what_a_new_id_makes_too_large_is_known_before_the_limit_is_met(
     run: Run, limit: int, keep: str | None
@@ -287,7 +288,7 @@ def test_what_a_new_id_makes_too_large_is_known_before_the_limit_is_met(
     assert found.tolist() == expected
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(runs(st.none() | st.binary(max_size=700)), st.integers(100, 900))
 def test_what_any_tag_makes_too_large_is_known_before_the_limit_is_met(run: Run, limit: int) -> None:
     piece = run.piece()
@@ -304,7 +305,7 @@ def test_what_any_tag_makes_too_large_is_known_before_the_limit_is_met(run: Run,
         assert row not in found or smallest > limit - 32 - (OWNER_BYTES if codec != NONE else 0)
 
 
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(st.lists(st.integers(0, 5), min_size=6, max_size=6), st.lists(st.integers(0, 2), min_size=1, max_size=3))
 def test_only_batches_with_an_edited_record_are_written_again(sizes: list[int], edited: list[int]) -> None:
     assume(any(sizes))

@@ -8,7 +8,7 @@ from typing import Any
 import cramjam
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.engine.batch.columns import MAX_OVERHEAD_BYTES
@@ -21,6 +21,7 @@ from processor.wire import lz4, lz4_choice
 from processor.wire.codec import Codec
 from processor.wire.encode import Encoders
 from processor.wire.lz4_choice import FEWEST_RECORDS, Deflater
+from tests.support.suite.examples import examples
 from tests.support.wire.batches import DECODER, LZ4, by_aiokafka, chunk, simple
 
 UNTOUCHED = 0xA5
@@ -94,7 +95,7 @@ def test_records_cut_changed_and_begun_anywhere_inflate_to_what_they_were(
 
 
 @given(SEEDS, st.integers(1, 3_000), st.integers(1, 30))
-@settings(max_examples=50 if COMPILES else 5)
+@examples(50 if COMPILES else 5)
 def test_long_records_that_repeat_each_other_in_parts(seed: int, size: int, count: int) -> None:
     """Runs longer than a window and than a length's byte, and distances beyond what a block can say."""
     rng = np.random.default_rng(seed)

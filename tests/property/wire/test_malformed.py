@@ -33,6 +33,7 @@ def seed() -> int:
     return chosen
 
 
+@pytest.mark.core
 def test_of_damaged_batches_the_decoder_reads_what_a_naive_reader_reads_and_refuses_what_it_refuses(
     seed: int,
 ) -> None:

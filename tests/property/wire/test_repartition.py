@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.engine import repartition
@@ -18,6 +18,7 @@ from processor.wire.codec import Codec
 from processor.wire.encode import TooLargeError
 from processor.wire.receipts import ANYWHERE, ReceiptEncoder
 from processor.wire.repartition import Refs, RouteEncoder, take_off
+from tests.support.suite.examples import examples
 from tests.support.wire import batches
 from tests.support.wire.batches import Record, by_hand, chunk, rows
 
@@ -73,7 +74,7 @@ def arrived(out: list[EncodedBatch], offset: int = 0) -> list[tuple[Record, int,
     return found
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     st.lists(st.lists(parts, min_size=1, max_size=12), min_size=1, max_size=4),
     st.integers(1, 7),

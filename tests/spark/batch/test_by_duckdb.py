@@ -32,7 +32,7 @@ def test_duckdb_finds_the_rows_of_the_contract_in_a_table_whose_run_was_killed(
     spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest, lake: str
 ) -> None:
     if not has_duckdb(request.config):
-        pytest.skip("DuckDB is installed by the benchmark (make bench ARGS=rest), or here with --all")
+        pytest.skip("DuckDB is installed by the benchmark (make bench ARGS=rest), or here with --tier all")
     scene = BatchScene(spark, tmp_path, lake=lake, window="180d")
     # The second file has ids that the first one has not.
     sizes = {"a.parquet": 60, "b.parquet": 90}

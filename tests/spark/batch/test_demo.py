@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from click.testing import Result
     from pyspark.sql import SparkSession
 
+    from tests.support.chromium.browser import Chromium
     from tests.support.kafka.broker import Broker
-    from tests.support.suite.browser import Chromium
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")]
 

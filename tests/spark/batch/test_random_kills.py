@@ -1,7 +1,7 @@
 """A run whose driver or Python workers were killed at random, and that was started again, is as if undisturbed.
 
 There are 120 kills, 20 of drivers and 20 of workers per format of the output. A run of the suite does one that
-it draws, ``--all`` does all of them. ``SEQMARK_TEST_SEED`` draws the same rows again.
+it draws, ``--tier all`` does all of them. ``SEQMARK_TEST_SEED`` draws the same rows again.
 """
 
 from __future__ import annotations

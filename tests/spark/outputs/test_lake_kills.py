@@ -1,8 +1,9 @@
 """Delta and Iceberg tables equal the plain computation, wherever a driver is killed.
 
-Before the table's commit there are files that nobody knows; after it the table has a batch that Spark's commit
-log lacks. The driver is halted at such a moment, looked at, and killed only if it is the right one: no kill
-depends on luck. A normal run draws one of the moments, since each starts two drivers; ``--all`` has them all.
+Before the table's commit there are files that nobody knows; after it the table has a batch that Spark's
+commit log lacks. The driver is halted at such a moment, looked at, and killed only if it is the right one: no
+kill depends on luck. A normal run draws one of the moments, since each starts two drivers; ``--tier all`` has
+them all.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "spark-source.md"
 NOTEBOOK, BY_OPTIONS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.fast
 @pytest.mark.broker
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")

@@ -1,4 +1,4 @@
-"""How much of the suite a run does: all of it with ``--all``, otherwise fewer kills and planted mistakes.
+"""How much of its tests a run does: all with ``--tier all``, otherwise fewer kills and planted mistakes.
 
 A test of which a part is enough for each change is marked ``drawn("step")``, by the parameter that it is a
 matrix over. Of all its kinds (the test and its other parameters) each runs once, with a step that is drawn anew
@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.support.suite import tiers
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -27,18 +29,9 @@ _SEED = pytest.StashKey[int]()
 _NOTES = pytest.StashKey[list[str]]()
 
 
-def add_option(parser: pytest.Parser) -> None:
-    """Declare ``--all``."""
-    parser.addoption(
-        "--all",
-        action="store_true",
-        help="run everything: all kills, all planted mistakes, the long form of whatever has a short one",
-    )
-
-
 def everything(config: pytest.Config) -> bool:
     """Say whether this run leaves nothing out."""
-    return bool(config.getoption("--all"))
+    return bool(config.getoption("tier") == tiers.ALL)
 
 
 def named(config: pytest.Config) -> bool:
@@ -72,12 +65,17 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     if everything(config) or named(config) or not matrix:
         return
     wanted = set(draw(((item.nodeid, *_place(item)) for item in matrix), random.Random(seed(config))))
-    left = [item for item in matrix if item.nodeid not in wanted]
-    config.hook.pytest_deselected(items=left)
-    gone = set(left)
-    items[:] = [item for item in items if item not in gone]
+    gone = {item for item in matrix if item.nodeid not in wanted}
+    keep(config, items, [item for item in items if item not in gone])
     said = f"{len(wanted)} of {len(matrix)} tests of a kill or a pause at a given moment were drawn"
     note(config, f"{said}, with SEQMARK_TEST_SEED={seed(config)}")
+
+
+def keep(config: pytest.Config, items: list[pytest.Item], kept: list[pytest.Item]) -> None:
+    """Take out all tests but some."""
+    still = set(kept)
+    config.hook.pytest_deselected(items=[item for item in items if item not in still])
+    items[:] = kept
 
 
 def draw(tests: Iterable[tuple[str, str, str]], dice: random.Random) -> list[str]:

@@ -3,9 +3,9 @@
 A unit of work runs in one process: the tests of a file, since they share what a module's fixtures make; all
 tests of ``tests/spark``, since a Spark takes the most memory and gets quicker the longer it lives (those of
 ``tests/spark/batch`` apart, or all others would wait for them at the end); all of ``tests/cluster``, which
-share three brokers, and of ``tests/install``, which share a wheel; and in ``tests/crash`` each test by itself,
-where only the broker is shared. Long units come first, so that at the end there are short ones for whoever is
-free.
+share three brokers, and of ``tests/install``, which share a wheel; and in ``tests/crash`` and
+``tests/simulation`` each test by itself, where only the broker is shared. Long units come first, so that at
+the end there are short ones for whoever is free.
 
 pytest-xdist's own groups are of no use here: 3.8 writes them into an attribute that pytest 9.2 does not read.
 """
@@ -26,6 +26,7 @@ LONG = (
     "tests/postgres/test_driver_kills.py",
     "tests/cluster/",
     "tests/crash/",
+    "tests/simulation/",
     "tests/postgres/",
     "tests/install/",
     "tests/broker/",
@@ -34,8 +35,9 @@ LONG = (
 demo compiles the kernels, with the most patience, while the others are busy with Spark."""
 FOLDERS = ("tests/spark/batch/", "tests/spark/", "tests/cluster/", "tests/install/")
 """Each is one unit, the first that fits."""
+APART = ("tests/crash/", "tests/simulation/")
 TOGETHER = ("tests/crash/planted/test_planted_mistakes.py",)
-"""Files of ``tests/crash`` whose tests share something after all."""
+"""Files there whose tests share something after all."""
 
 
 class Schedule(LoadScopeScheduling):  # type: ignore[misc] # likewise
@@ -51,7 +53,7 @@ def unit(nodeid: str) -> str:
     for folder in FOLDERS:
         if file.startswith(folder):
             return folder
-    return nodeid if file.startswith("tests/crash/") and file not in TOGETHER else file
+    return nodeid if file.startswith(APART) and file not in TOGETHER else file
 
 
 def long_first(items: list[pytest.Item]) -> None:

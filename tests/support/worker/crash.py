@@ -157,6 +157,7 @@ class Scene:
         # One client for all questions: a new one now and then waits seconds for its first answer.
         self._admin = admin(bootstrap)
         self._workers: list[tuple[str, Worker]] = []
+        self._written = 0
 
     def __enter__(self) -> Self:
         return self
@@ -169,10 +170,24 @@ class Scene:
         """Return a producer for the source."""
         source = self.config.source
         if isinstance(self._rules, FingerprintRules):
-            return CollisionFeed(self._bootstrap, source, self._partitions, dice)
+            return CollisionFeed(self._bootstrap, source, self._partitions, dice, progress=self._progress)
         if isinstance(self._rules, IdRules):
-            return IdFeed(self._bootstrap, source, self._partitions, dice)
-        return Feed(self._bootstrap, source, self._partitions, dice, self._rules, self._scopes)
+            return IdFeed(self._bootstrap, source, self._partitions, dice, progress=self._progress)
+        rules, scopes = self._rules, self._scopes
+        return Feed(self._bootstrap, source, self._partitions, dice, rules, scopes, progress=self._progress)
+
+    def _progress(self) -> int:
+        """Return how much stands in the changelog; what it was before where nobody can say."""
+        wanted = {
+            TopicPartition(self.config.changelog, number): OffsetSpec.latest()
+            for number in range(self._partitions)
+        }
+        try:
+            ends = [each.result(CALL_S).offset for each in self._admin.list_offsets(wanted).values()]
+        except KafkaException:  # no worker has made it yet, or its broker is away
+            return self._written
+        self._written = sum(ends)
+        return self._written
 
     def worker(
         self,

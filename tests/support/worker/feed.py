@@ -5,6 +5,7 @@ What is meant by it does not matter: the source is judged anew at the end (see `
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections import deque
@@ -18,12 +19,18 @@ from tests.support.kafka.topics import Header, New, int64
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Callable
 
 FEED_RECORDS_PER_S = 6_000
 FLUSH_S = 120.0
 """Far above what it takes on a machine that does something else beside."""
 _HISTORY = 400
+AHEAD = 3_000
+"""Records that are sent before somebody has got on with those before: a slow machine gets no more to do."""
+MANY = 60_000
+"""Behind so many a tenth of the rate is enough: all are judged at the end, one by one, in plain Python."""
 _TICK_S = 0.02
+_LOOK_S = 0.2
 _BROKEN_HEADERS: dict[str, tuple[bytes | None, ...]] = {
     "seq": (b"12", None),
     "epoch": (b"1234567", None),
@@ -64,7 +71,8 @@ class Feed:
         dice: Decides everything but the pace.
         rules: What the records are to be judged by: they have the headers that it asks for.
         scopes: Producers with a count of their own, in each partition.
-        rate: Records a second while it sends all the time.
+        rate: Records a second at most while it sends all the time.
+        progress: Says how far the workers have come, as a number that grows; they are waited for.
     """
 
     def __init__(
@@ -75,9 +83,12 @@ class Feed:
         dice: random.Random,
         rules: Rules | None = None,
         scopes: int = 1,
+        *,
         rate: int = FEED_RECORDS_PER_S,
+        progress: Callable[[], int] | None = None,
     ) -> None:
         self.rate = rate
+        self._progress = progress
         self._topic = topic
         self._dice = dice
         self._rules = rules or Rules()
@@ -132,10 +143,18 @@ class Feed:
         assert not self._refused, self._refused
 
     def _run(self) -> None:
-        began = time.monotonic()
-        first = self._made
+        began = looked = time.monotonic()
+        first = allowed = self._made
+        seen = -1
         while not self._stopped.wait(_TICK_S):
-            while self._made - first < (time.monotonic() - began) * self.rate:
+            now = time.monotonic()
+            if self._progress is None:
+                allowed = sys.maxsize
+            elif self._made >= allowed and now - looked >= _LOOK_S:
+                looked, before, seen = now, seen, self._progress()
+                allowed += AHEAD * (seen != before)
+            due = (now - began) * self.rate
+            while self._made < min(allowed, first + min(due, MANY + due / 10)):
                 self._some()
             self._producer.poll(0)
 

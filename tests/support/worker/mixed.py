@@ -63,7 +63,9 @@ class Mixed:
             )
             create_topic(bootstrap, f"{topic}.raw", PARTITIONS)
             scopes = 1 if each.scope == "partition" else SCOPES
-            self.feeds[name] = Feed(bootstrap, f"{topic}.raw", PARTITIONS, dice, each, scopes, RECORDS_PER_S)
+            self.feeds[name] = Feed(
+                bootstrap, f"{topic}.raw", PARTITIONS, dice, each, scopes, rate=RECORDS_PER_S
+            )
 
     def config(self, *names: str) -> WorkerConfig:
         """Return a config with these pipelines, in this order."""

@@ -18,7 +18,7 @@ from tests.support.worker.id_feed import IdFeed
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from tests.support.kafka.topics import New, Record
@@ -178,9 +178,11 @@ def _content(record: Record) -> tuple[bytes, bytes, tuple[Any, ...], int]:
     return record.key or b"", record.value or b"", record.headers, record.timestamp
 
 
-def routed_feed(config: WorkerConfig, partitions: int, dice: random.Random) -> RoutedFeed:
+def routed_feed(
+    config: WorkerConfig, partitions: int, dice: random.Random, progress: Callable[[], int] | None = None
+) -> RoutedFeed:
     """Return a producer for the source."""
-    return RoutedFeed(config.bootstrap_servers, config.source, partitions, dice)
+    return RoutedFeed(config.bootstrap_servers, config.source, partitions, dice, progress=progress)
 
 
 class RoutedScene(Scene):
@@ -199,7 +201,7 @@ class RoutedScene(Scene):
 
     def feed(self, dice: random.Random) -> RoutedFeed:
         """Return a producer for the source."""
-        return routed_feed(self.config, self._partitions, dice)
+        return routed_feed(self.config, self._partitions, dice, self._progress)
 
     def assert_routed(self) -> Outcome:
         """Nothing is open, and `assert_routed` finds nothing."""

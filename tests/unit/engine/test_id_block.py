@@ -8,7 +8,7 @@ from dataclasses import replace
 import google_crc32c
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.engine.ids.block import (
@@ -21,6 +21,7 @@ from processor.engine.ids.block import (
     encode,
     ids_within,
 )
+from tests.support.suite.examples import examples
 
 KEY = b"B\0\0\0\0\0\0\0\7"
 int64 = st.integers(-(2**62), 2**62)
@@ -83,7 +84,7 @@ def by_hand(data: bytes, key: bytes) -> tuple[list[tuple[int, ...]], int]:
     return rows, clock
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(
     st.lists(
         st.tuples(st.integers(0, 2**64 - 1), int64, int64, st.integers(0, 2**40)), min_size=1, max_size=30
@@ -111,7 +112,7 @@ def test_any_ids_are_read_back_by_the_kernel_and_by_hand(
     assert by_hand(data, KEY) == (expected, clock)
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(
     st.lists(st.tuples(*[st.integers(0, 2**64 - 1)] * 2, st.booleans(), st.integers(0, 2**16 - 1)), min_size=1),
     st.sampled_from([1, 30]),

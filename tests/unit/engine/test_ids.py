@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.engine.bytes.siphash import siphash128, words_of_key
@@ -26,6 +26,7 @@ from processor.engine.extract.ids import (
 from processor.engine.extract.value_walk import ContentOf
 from processor.engine.ids.clock import NEVER, by_arrival, by_records
 from processor.engine.verdict import Fault
+from tests.support.suite.examples import examples
 from tests.support.wire import batches
 from tests.support.wire.batches import Header, Record
 
@@ -141,7 +142,7 @@ def message(parts: list[tuple[int, bytes]]) -> bytes:
     return b"".join(pieces)
 
 
-@settings(deadline=None, max_examples=100)
+@examples(100)
 @given(st.lists(st.tuples(st.binary(max_size=40), st.text(max_size=30), st.integers()), min_size=1, max_size=4))
 def test_what_is_hashed_is_each_part_with_its_kind_and_length(rows: list[tuple[bytes, str, int]]) -> None:
     parts: list[Part] = [HeaderPart(b"h"), ValuePart("/s"), KeyPart(), ValuePart("/n")]

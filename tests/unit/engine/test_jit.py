@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.engine.jit import FOLDER, SOURCES, kernel_cache
+from processor.engine import jit
+from processor.engine.jit import COMPILERS, FOLDER, kernel_cache
 from processor.paths import cache_dir, distrust, make_private
+from tests.support.suite.closure import imported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -208,13 +210,13 @@ def test_where_the_cache_cannot_be_made_a_closed_temporary_folder_is_used(
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    cache = kernel_cache(SOURCES)
+    cache = kernel_cache(COMPILERS)
     assert cache is not None
     assert cache.parents[1] == tmp_path / f"seqmark-{os.getuid()}"
     assert [level.stat().st_mode & 0o777 for level in (cache, *cache.parents[:2])] == [0o700] * 3
     cache.parents[1].rename(tmp_path / "theirs")
     (tmp_path / f"seqmark-{os.getuid()}").symlink_to(tmp_path / "theirs")
-    assert kernel_cache(SOURCES) is None
+    assert kernel_cache(COMPILERS) is None
     assert "is a symbolic link" in capsys.readouterr().err
 
 
@@ -242,6 +244,32 @@ def test_a_cache_of_an_image_is_read_by_any_user_and_what_it_lacks_is_compiled(
         kernel.unlink()
     done = run(script, cache.parents[1])
     assert (done.stdout, done.stderr) == (f"{said}0\n", "")
+
+
+def test_a_kernel_is_named_by_its_module_and_all_that_this_imports_of_the_engine(
+    tmp_path: Path,
+) -> None:
+    engine = ROOT / "processor" / "engine"
+    for path in engine.rglob("*.py"):
+        name = str(path.relative_to(ROOT))
+        wanted = {each for each in imported(ROOT, name, {"processor"}) if each.startswith("processor/engine/")}
+        assert set(jit.imported(path.relative_to(engine).as_posix())) == {
+            each.removeprefix("processor/engine/") for each in wanted
+        }, name
+
+    shutil.copytree(ROOT / "processor", tmp_path / "processor")
+    script = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); from processor.engine.jit import sources\n"
+        "print(sources('bytes/siphash.py'), sources('verdict.py'))"
+    )
+    said = []
+    for changed in ("ids/page.py", "bytes/siphash.py", "jit.py"):
+        with (tmp_path / "processor" / "engine" / changed).open("a") as file:
+            file.write("# more\n")
+        said.append(run(script, tmp_path).stdout.split())
+    hashes, verdicts = zip(*said, strict=True)
+    assert len({*hashes}) == 3, "its own, and what it imports"
+    assert len({*verdicts}) == 1, "what it does not import"
 
 
 def test_the_cache_of_these_tests_is_the_users() -> None:

@@ -6,7 +6,7 @@ import json
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.kafka.client import TopicPartition
@@ -18,6 +18,7 @@ from processor.kafka.group.assignor import (
     WebAddress,
     balance,
 )
+from tests.support.suite.examples import examples
 
 names = st.sampled_from(["a", "b", "c", "d", "e"])
 
@@ -58,7 +59,7 @@ def shared(members: dict[str, GroupMember], partitions: int) -> dict[str, set[in
     return {name: {slot.number for slot in slots} for name, slots in outcome.slots.items()}
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(groups())
 def test_every_slot_that_has_partitions_is_given_exactly_once(group: Group) -> None:
     given_out = [
@@ -67,14 +68,14 @@ def test_every_slot_that_has_partitions_is_given_exactly_once(group: Group) -> N
     assert sorted(given_out) == [Slot("t", number) for number in range(min(group.slots, group.partitions))]
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(groups())
 def test_nobody_has_two_slots_more_than_another(group: Group) -> None:
     sizes = [len(slots) for slots in balance(group.members, {"t": group.partitions}).slots.values()]
     assert max(sizes) - min(sizes) <= 1
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(groups())
 def test_the_outcome_does_not_depend_on_the_order_of_members(group: Group) -> None:
     turned = dict(reversed(group.members.items()))
@@ -83,7 +84,7 @@ def test_the_outcome_does_not_depend_on_the_order_of_members(group: Group) -> No
     )
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(groups())
 def test_a_balanced_group_keeps_what_it_has(group: Group) -> None:
     first = balance(group.members, {"t": group.partitions}).slots

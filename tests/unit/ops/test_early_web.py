@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from processor.ops.early_web import MOST, answering
-from tests.support.suite.browser import against_axe, hard_to_read
+from tests.support.chromium.browser import against_axe, hard_to_read
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from playwright.sync_api import Page
 
-    from tests.support.suite.browser import Chromium
+    from tests.support.chromium.browser import Chromium
 
 
 def ask(port: int, path: str) -> tuple[int, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.errors import StopError
@@ -17,6 +17,7 @@ from processor.wire.decode import Chunk
 from processor.wire.encode import Encoder
 from schemas.verdicts.ranges import VerdictRanges
 from schemas.verdicts.record import SourceSums, VerdictRecord, xored
+from tests.support.suite.examples import examples
 from tests.support.wire import batches
 from tests.support.wire.batches import CODECS, Record, by_hand, chunk, decoded, marker, transaction
 from tests.unit.pipeline.test_slot_pipeline import CONFIG, SINK, Slot, came, record
@@ -141,7 +142,7 @@ def sources(draw: st.DrawFn) -> list[Chunk]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(sources(), st.data())
 def test_the_sink_is_the_source_without_what_is_skipped_whatever_the_batches(
     chunks: list[Chunk], data: st.DataObject

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.engine.rest import IdColumn, IdTextForm
 from spark_sink.backfill.sequences import ReadSequences, read_sequences
+from tests.support.suite.examples import examples
 
 ENDS = st.sampled_from([-(2**63), -(2**63) + 1, 2**63 - 2, 2**63 - 1])
 NEAR = st.integers(-12, 12)
@@ -69,7 +70,7 @@ def remembered(rows: list[Row], window: int) -> dict[tuple[int, bytes], tuple[in
     return known
 
 
-@settings(deadline=None, max_examples=150)
+@examples(150)
 @given(rows=ROWS, window=st.sampled_from([0, 1, 5, 65_536]), scoped=st.booleans(), cut=st.integers(0, 40))
 def test_what_is_left_out_of_a_history_changes_nothing_that_is_remembered(
     *, rows: list[Row], window: int, scoped: bool, cut: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.support.suite.browser import Chromium, against_axe, hard_to_read
+from tests.support.chromium.browser import Chromium, against_axe, hard_to_read
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,12 +5,13 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.engine.rest import NOBODY, RestRows, Verdict, judge_rows
 from tests.support.judges.id_state import Came, IdPartition
 from tests.support.judges.rest import RestRow, as_rows
+from tests.support.suite.examples import examples
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,7 +61,7 @@ def at_rest(events: list[tuple[int, int, int]], cuts: Sequence[int], action: str
     return told
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(EVENTS, CUTS, CUTS, st.sampled_from(["", "pass", "drop"]))
 def test_an_archive_in_any_runs_is_judged_as_the_worker_judges_its_topic(
     events: list[tuple[int, int, int]], commits: list[int], runs: list[int], action: str

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from processor.inspection.report.hours import HOUR_MS, Fate
-from tests.support.suite.browser import Chromium, hard_to_read
+from tests.support.chromium.browser import Chromium, hard_to_read
 from tests.unit.inspection.report.test_batches import archive
 from tests.unit.inspection.report.test_page import flow, hours_of, page, sink
 

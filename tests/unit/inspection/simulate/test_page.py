@@ -10,7 +10,7 @@ import pytest
 from processor.inspection.simulate.forecast import Simulation
 from processor.inspection.simulate.page import render
 from processor.inspection.simulate.recommend import recommend
-from tests.support.suite.browser import Chromium, hard_to_read
+from tests.support.chromium.browser import Chromium, hard_to_read
 from tests.unit.inspection.simulate.test_recommend import by_ids, row
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from jsonschema import Draft7Validator
 
 from processor.config.load import load, require_pipelines
 from processor.worker.app import STOP_S
-from tests.support.suite.helm import (
+from tests.support.deploy.helm import (
     CASES,
     CHART,
     GOLDEN,
@@ -86,7 +86,7 @@ def settings(case: str, folder: Path) -> Settings:
 
 
 def test_what_is_kept_is_what_helm_makes_of_the_chart(case: str) -> None:
-    anew = "run python -m tests.support.suite.helm with Helm on the PATH"
+    anew = "run python -m tests.support.deploy.helm with Helm on the PATH"
     assert HASH.read_text().strip() == chart_hash(), f"the chart was edited: {anew}"
     if program() is not None:
         assert (GOLDEN / f"{case}.yaml").read_text() == render(case), anew

@@ -1,6 +1,6 @@
 """Renders the Helm chart, or reads what Helm has rendered: few machines have Helm, and CI builds none.
 
-``python -m tests.support.suite.helm`` renders it anew, with Helm on the PATH; who edits the chart has to. Helm
+``python -m tests.support.deploy.helm`` renders it anew, with Helm on the PATH; who edits the chart has to. Helm
 is built in about 3 CPU minutes by ``go install helm.sh/helm/v3/cmd/helm@v3.19.0``.
 """
 

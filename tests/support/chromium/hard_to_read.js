@@ -1,4 +1,4 @@
-// What `tests.support.suite.browser.hard_to_read` runs in a page: returns a sentence for each fault.
+// What `tests.support.chromium.browser.hard_to_read` runs in a page: returns a sentence for each fault.
 () => {
   const found = [];
   const rgba = css => {
