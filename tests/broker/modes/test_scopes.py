@@ -1,4 +1,4 @@
-"""Scopes, epochs and reorder windows on a real broker, across restarts of every kind."""
+"""Scopes on a real broker: where they are restored from, and what the changelog has of each."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from tests.support.worker.process import (
     produce,
     read_topic,
     run_drain,
-    start_worker,
-    until,
 )
 
 if TYPE_CHECKING:
@@ -52,6 +50,7 @@ def passed(config: WorkerConfig, *more: New) -> list[tuple[bytes | None, int]]:
     ]
 
 
+@pytest.mark.drawn("scope")
 @pytest.mark.parametrize("scope", ["key", "header:producer"])
 def test_each_scope_has_a_sequence_of_its_own_whether_restored_from_disk_or_changelog(
     broker: Broker, tmp_path: Path, scope: str
@@ -74,35 +73,3 @@ def test_the_last_of_each_scope_stands_in_the_changelog(broker: Broker, tmp_path
     a, b, c = (ScopeValue.decode(key, last[key] or b"") for key in keys)
     assert (a, b) == (ScopeValue(2, 0, run=1), ScopeValue(5, 1, run=1))
     assert (c.sequence, c.epoch, c.window, c.ring) == (3, 0, 64, (1 << 1,))
-
-
-def test_epoch_and_window_hold_across_a_kill(broker: Broker, tmp_path: Path) -> None:
-    config = scoped(broker, tmp_path, scope="partition", epoch=EPOCH, reorder_window=10)
-    some = [of(b"p", 1), of(b"p", 5), of(b"p", 3), of(b"p", 5), of(b"p", 3)]
-    produce(config.bootstrap_servers, config.source, some)
-    with start_worker(config) as worker:
-        worker.wait_ready()
-        until(lambda: len(read_topic(config.bootstrap_servers, config.sink)) == 3, "three records passed")
-        worker.kill()
-
-    numbers = [number for _, number in passed(config, of(b"p", 3), of(b"p", 4), of(b"p", 1, 1), of(b"p", 9))]
-    assert numbers == [1, 5, 3, 4, 1]
-
-
-@pytest.mark.parametrize("other", [{"reorder_window": 9}, {"scope": "header:producer"}, {"epoch": EPOCH}, {}])
-def test_another_definition_is_refused_and_changes_nothing(
-    broker: Broker, tmp_path: Path, other: dict[str, Any]
-) -> None:
-    config = scoped(broker, tmp_path, scope="key", reorder_window=8)
-    once = passed(config, of(b"a", 1), of(b"a", 20))
-    (pipeline,) = config.pipelines
-    changed = replace(config, pipelines=(replace(pipeline, dedup={"scope": "key", **other} if other else {}),))
-
-    for _ in range(2):
-        ended = run_drain(changed)
-        assert ended.code == 1
-        assert "reorder_window" in ended.stderr
-        assert "set" in ended.stderr
-        assert "back" in ended.stderr
-
-    assert passed(config, of(b"a", 20), of(b"a", 11), of(b"a", 15)) == [*once, (b"a", 15)]

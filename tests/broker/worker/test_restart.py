@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -65,15 +64,6 @@ def ten(broker: Broker, folder: Path, **worker: object) -> WorkerConfig:
     return config
 
 
-def test_records_sent_again_before_a_restart_are_dropped_after_it(broker: Broker, tmp_path: Path) -> None:
-    config = ten(broker, tmp_path)
-    produce(config.bootstrap_servers, config.source, [new(i) for i in range(5, 12)])
-
-    drain(config)
-
-    assert sequences(read_topic(config.bootstrap_servers, config.sink)) == list(range(12))
-
-
 def test_local_state_is_closed_to_others_whatever_the_umask_is(broker: Broker, tmp_path: Path) -> None:
     config = ten(broker, tmp_path)
     files = [path for path in config.state_dir.rglob("*") if path.is_file()]
@@ -87,16 +77,6 @@ def test_local_state_is_closed_to_others_whatever_the_umask_is(broker: Broker, t
         os.umask(before)
     assert [path for path in config.state_dir.rglob("*") if path.is_file() and path not in files]
     assert open_to_others(config.state_dir) == []
-
-
-def test_local_state_that_is_gone_is_restored_from_the_changelog(broker: Broker, tmp_path: Path) -> None:
-    config = ten(broker, tmp_path)
-    produce(config.bootstrap_servers, config.source, [new(i) for i in range(12)])
-    shutil.rmtree(config.state_dir)
-
-    drain(config)
-
-    assert sequences(read_topic(config.bootstrap_servers, config.sink)) == list(range(12))
 
 
 @pytest.mark.parametrize("kind", ["CURRENT", "*.sst", "MANIFEST-*"])
@@ -202,16 +182,6 @@ def test_start_latest_begins_at_the_end_and_keeps_that_place(broker: Broker, tmp
 
     assert nothing == []
     assert sequences(read_topic(config.bootstrap_servers, config.sink)) == list(range(5, 15))
-
-
-def test_a_changed_dedup_definition_is_refused(broker: Broker, tmp_path: Path) -> None:
-    config = ten(broker, tmp_path)
-    other = replace(config.pipelines[0], sequence={"from": "header", "name": "other", "format": "text"})
-
-    said = refused(replace(config, pipelines=(other,)))
-
-    assert "pipeline p: its dedup definition differs" in said
-    drain(config)
 
 
 def test_the_number_of_slots_may_change_while_nothing_runs(broker: Broker, tmp_path: Path) -> None:
