@@ -145,11 +145,15 @@ def test_what_is_judged_again_into_a_sink_made_anew_is_found_in_the_new_one(
         assert (REPLACED in story.sentence) == (expected is None)
 
 
-def test_what_was_dropped_beside_duplicates_that_were_made_anew_says_so(broker: Broker, tmp_path: Path) -> None:
+def test_what_was_dropped_or_aside_beside_topics_that_were_made_anew_says_so(
+    broker: Broker, tmp_path: Path
+) -> None:
     config, first = begun(broker, tmp_path)
     places = first.places(config)
-    dropped = sorted(offset for _, offset in first.receipts)
+    dropped, aside = (sorted(offset for _, offset in left) for left in (first.receipts, first.copies))
+    assert aside
     remade(config, config.duplicates)
+    remade(config, config.quarantine)
     between = told_all(config)
     last = gone_on(config)
     after = told_all(config)
@@ -162,27 +166,13 @@ def test_what_was_dropped_beside_duplicates_that_were_made_anew_says_so(broker: 
             assert any(f"its receipt was in a duplicates topic {REPLACED}" in note for note in story.notes)
         for offset, place in places.items():
             assert (stories[offset].outcome, stories[offset].clean) == (Outcome.PASSED, place)
-    for at in (at for at in last.receipts if at[1] >= FIRST):
-        assert after[at[1]].receipt == last.receipts[at][0]
-
-
-def test_what_cannot_be_judged_beside_a_quarantine_that_was_made_anew_says_so(
-    broker: Broker, tmp_path: Path
-) -> None:
-    config, first = begun(broker, tmp_path)
-    aside = sorted(offset for _, offset in first.copies)
-    remade(config, config.quarantine)
-    between = told_all(config)
-    last = gone_on(config)
-    after = told_all(config)
-
-    assert aside
-    for stories in (between, after):
         for offset in aside:
             story = stories[offset]
             assert (story.outcome, story.quarantine, story.exit_code) == (Outcome.QUARANTINED, None, 0)
             assert story.grounds.code == "header_missing"
             assert any(f"its copy was in a quarantine topic {REPLACED}" in note for note in story.notes)
+    for at in (at for at in last.receipts if at[1] >= FIRST):
+        assert after[at[1]].receipt == last.receipts[at][0]
     for at in (at for at in last.copies if at[1] >= FIRST):
         assert after[at[1]].quarantine == last.copies[at]
 

@@ -36,6 +36,11 @@ RECORDS = 12_000
 HEADER = {"from": "header", "name": "id"}
 CLICK = {"from": "value", "pointer": "/event_id"}
 SEQUENCE = {"from": "header", "name": "seq", "format": "int64"}
+WAYS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
+    "collisions": ({}, {"mode": "insert-id", "id": [CLICK], "window": "40m", "fingerprint": {}}),
+    "sequences": (SEQUENCE, {"scope": "partition", "reorder_window": 50}),
+}
+"""What other ways do is predicted in `test_simulate_grid`."""
 
 
 def config_of(broker: Broker, folder: Path, sequence: dict[str, str], **dedup: Any) -> WorkerConfig:
@@ -56,27 +61,15 @@ def simulated(path: Path, *more: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("sequence", "dedup"),
-    [
-        pytest.param({}, {"mode": "insert-id", "id": [HEADER], "window": "1h"}, id="header"),
-        pytest.param(
-            {}, {"mode": "insert-id", "id": [CLICK], "window": "40m", "fingerprint": {}}, id="collisions"
-        ),
-        pytest.param({}, {"mode": "insert-id", "id": [HEADER], "window": "2h", "route": "by-id"}, id="route"),
-        pytest.param(SEQUENCE, {"scope": "partition", "reorder_window": 50}, id="partition and window"),
-        pytest.param({"from": "value", "pointer": "/meta/seq"}, {"scope": "key"}, id="key and value"),
-    ],
-)
+@pytest.mark.drawn("judged")
+@pytest.mark.parametrize("judged", WAYS)
 def test_it_predicts_what_a_worker_then_does_within_one_percent(
-    broker: Broker, tmp_path: Path, sequence: dict[str, str], dedup: dict[str, Any]
+    broker: Broker, tmp_path: Path, judged: str
 ) -> None:
+    sequence, dedup = WAYS[judged]
     config = config_of(broker, tmp_path, sequence, **dedup)
-    # Streams are generated without a route: it does not change what becomes of ids that stay in one partition.
-    straight = {key: value for key, value in dedup.items() if key != "route"}
-    (pipeline,) = config.pipelines
-    written = replace(config, pipelines=(replace(pipeline, dedup=straight),)).write()
-    call("generate", "-c", str(written), "--records", str(RECORDS), "--malformed", "0.005", "--seed", "7")
+    path = str(config.write())
+    call("generate", "-c", path, "--records", str(RECORDS), "--malformed", "0.005", "--seed", "7")
 
     found = simulated(config.write())
     assert run_drain(config).code == 0
@@ -207,16 +200,6 @@ def test_what_is_no_json_cannot_be_judged_by_a_field_and_another_way_is_recommen
     assert found["ways"][0]["quarantined"] == {"value_not_json": 205}
     assert found["recommended"]["dedup"]["id"] == [HEADER]
     assert found["ways"][1]["way"] == "proposed"
-
-
-def test_a_topic_of_one_id_is_all_copies_but_one(broker: Broker, tmp_path: Path) -> None:
-    records = [each._replace(headers=(("id", b"same"),)) for each in stream()]
-    (row,) = [
-        each for each in simulated(own(broker, tmp_path, records))["ways"][0]["windows"] if each["configured"]
-    ]
-
-    assert row["caught"] == {"value": 204, "low": 204, "high": 204}
-    assert row["held"]["value"] == 1
 
 
 def test_a_record_from_the_future_moves_the_clock_no_further_than_a_worker_lets_it(
