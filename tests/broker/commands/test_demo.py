@@ -1,4 +1,7 @@
-"""The demo passes on a broker that is kept, twice, and fails where worker's or Spark's output is wrong."""
+"""The demo passes in each mode, and fails where worker's or Spark's output is wrong; a run draws the mode.
+
+That each comparison notices each fault is asked in `tests/unit/demo`.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
-from urllib.request import urlopen
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psutil
 import pytest
@@ -19,14 +21,12 @@ from click.testing import CliRunner
 from processor.commands.cli import main
 from processor.kafka.plain.consumer import read_partition
 from spark_sink.reading.read_back import read_rows
-from tests.support.kafka.topics import environment, free_port, unique, until
-from tests.support.worker import forks
+from tests.support.kafka.topics import environment, unique, until
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from click.testing import Result
-    from playwright.sync_api import Page
 
     from processor.kafka.plain.consumer import Seen
     from schemas.config import Settings, Sink
@@ -42,6 +42,7 @@ pytestmark = [
 ]
 
 WAIT_S = 300.0
+ALL_AGREE = {"rows": 30, "truth": 30, "agree": 30, "late": 0, "bad": 0}
 
 
 def demo(broker: Broker, folder: Path, *more: str) -> Result:
@@ -49,70 +50,107 @@ def demo(broker: Broker, folder: Path, *more: str) -> Result:
     return CliRunner().invoke(main, ["demo", "--records", "20000", "--json", *where, *more])
 
 
-def test_everything_agrees_and_again_on_the_same_broker(broker: Broker, tmp_path: Path) -> None:
-    for _ in range(2):
-        ended = demo(broker, tmp_path)
-        assert ended.exit_code == 0, ended.stderr
-        told = json.loads(ended.stdout)
-        assert told["ok"]
-        assert told["counts"]["in"] == {"found": 20_000, "truth": 20_000}
-        assert told["counts"]["quarantined"]["found"] >= 1
-        hours = list(told["hours"].values())
-        assert [hour["open"] for hour in hours] == [False] * 5 + [True]
-        assert sum(hour["truth"] for hour in hours) == told["counts"]["passed"]["found"]
-        assert all(hour["spark"] == hour["truth"] for hour in hours[:5])
-        assert all(hour["revenue"]["spark"] == hour["revenue"]["truth"] for hour in hours[:5])
-        assert told["aggregate"] == {"rows": 30, "truth": 30, "agree": 30, "late": 0, "bad": 0}
-        assert told["certificate"] is True
-        assert_explained(told, ended.stderr)
-        assert "5 of 5 closed hours agree with the truth, 30 of 30 rows by hour and campaign" in ended.stderr
-        assert "1 still open (" in ended.stderr
-        assert "certificate: ok, 20,000 records of 4 partitions" in ended.stderr
-        assert (tmp_path / "clicks.svg").read_text().startswith("<?xml")
-        assert told["report"] == str(tmp_path / "report.html")
-        page = (tmp_path / "report.html").read_text()
-        assert "It adds up" in page
-        assert "Aggregate hourly" in page
-        assert len(page.encode()) < 300_000
-        # The files of the last run stay, of no other.
-        assert [each.name for each in tmp_path.iterdir() if re.fullmatch(r"demo-.{13}", each.name)] == [
-            told["files"].split("/")[-2]
-        ]
-        assert "everything agrees with the truth" in ended.stderr
+class Run(NamedTuple):
+    """A demo that has passed."""
+
+    folder: Path
+    told: dict[str, Any]
+    stderr: str
+
+    @property
+    def found(self) -> dict[str, int]:
+        """What it has counted."""
+        return {what: count["found"] for what, count in self.told["counts"].items()}
 
 
-def page_of_a_worker(told: dict[str, Any], folder: Path, chromium: Chromium) -> Look[str]:
-    """Run a worker on the demo's config, search its page for the dropped record, and return all it shows."""
-    dropped = "{topic}:{partition}:{offset}".format_map(told["explained"][0]["asked"])
-
-    def act(shown: Page) -> str:
-        shown.get_by_role("article", name="pipeline clicks").wait_for(timeout=WAIT_S * 1000)
-        shown.locator("#query").fill(dropped)
-        shown.locator("#query").press("Enter")
-        shown.locator("#story").get_by_text("was dropped").first.wait_for(timeout=WAIT_S * 1000)
-        return shown.locator("body").inner_text()
-
-    port = free_port()
-    env = {"SEQMARK_WORKER__WEB_PORT": str(port), "SEQMARK_WORKER__STATE_DIR": str(folder / "again")}
-    worker = forks.start("worker", "-c", told["config"], folder=folder, stdout=folder / "again.log", env=env)
-    try:
-        until(lambda: is_ready(port), "the worker is ready", WAIT_S)
-        return chromium.look(f"http://127.0.0.1:{port}/", act)
-    finally:
-        worker.terminate()
-        worker.wait(WAIT_S)
+def by_sequences(run: Run) -> None:
+    told = run.told
+    hours = list(told["hours"].values())
+    assert [hour["open"] for hour in hours] == [False] * 5 + [True]
+    assert sum(hour["truth"] for hour in hours) == run.found["passed"]
+    assert all(hour["spark"] == hour["truth"] for hour in hours[:5])
+    assert all(hour["revenue"]["spark"] == hour["revenue"]["truth"] for hour in hours[:5])
+    assert told["aggregate"] == ALL_AGREE
+    assert "5 of 5 closed hours agree with the truth, 30 of 30 rows by hour and campaign" in run.stderr
+    assert "1 still open (" in run.stderr
+    assert (run.folder / "clicks.svg").read_text().startswith("<?xml")
+    assert told["report"] == str(run.folder / "report.html")
+    page = (run.folder / "report.html").read_text()
+    assert "Aggregate hourly" in page
+    assert len(page.encode()) < 300_000
 
 
-def is_ready(port: int) -> bool:
-    try:
-        with urlopen(f"http://127.0.0.1:{port}/ready", timeout=5) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
+def by_ids(run: Run) -> None:
+    told = run.told
+    assert "its page, while it works: http://127.0.0.1:" in run.stderr
+    assert run.found["passed again"] > 10
+    assert run.found["dropped: late"] > 10
+    # What passed again is in the clean topic twice, and Spark counts it twice.
+    assert told["aggregate"] == ALL_AGREE
+    assert len(told["receipts"]) == 6
+    for receipt in told["receipts"]:
+        assert (receipt["mode"], receipt["verdict"]) == ("insert-id", "duplicate")
+        assert receipt["owner"]["offset"] < receipt["offset"]
+        assert receipt["expires_at"] > receipt["timestamp"]
+        assert receipt["id"][0] in run.stderr
 
 
-def assert_explained(told: dict[str, Any], stderr: str) -> None:
+def by_fingerprints(run: Run) -> None:
+    told, found = run.told, run.found
+    assert found["collisions passed"] == found["notes of collisions"] == found["Spark: events saved"] == 50
+    assert 0 < found["Spark: users saved"] < 50
+    assert found["Spark: ids"] == found["Spark: events"] == found["passed"]
+    assert found["receipts"] == found["dropped: resend"] + found["dropped: tail"] + found["dropped: late"] > 240
+    assert [note["action"] for note in told["collisions"]] == ["rename"] * 2
+    assert all(note["new_id"] in run.stderr for note in told["collisions"])
+    assert len(told["receipts"]) == 6
+    lost = f"50 of {found['passed']:,} events and {found['Spark: users saved']} of"
+    assert f"had collisions been dropped as duplicates, {lost}" in run.stderr
+    assert "kept, although their ids were taken: 50 events" in (run.folder / "clicks.svg").read_text()
+
+
+def by_verdicts(run: Run) -> None:
+    told, found = run.told, run.found
+    assert found["passed"] == found["in the source without what verdicts skip"] > 4_700
+    assert found["in a clean topic written afterwards"] == found["passed"]
+    assert told["aggregate"] == ALL_AGREE
+    assert 0 < 20 * told["bytes"]["verdicts"] < told["bytes"]["clean"]
+    assert f"{told['bytes']['clean'] - told['bytes']['verdicts']:,}" in run.stderr
+    config = (run.folder / "demo.toml").read_text()
+    assert "sink = " not in config
+    assert config.count("verdicts = ") == 2
+
+
+MODES = {
+    "watermark": (by_sequences, 20_000),
+    "insert-id": (by_ids, 20_000),
+    "fingerprint": (by_fingerprints, 5_000),
+    "verdicts": (by_verdicts, 5_000),
+}
+
+
+@pytest.mark.drawn("mode")
+@pytest.mark.parametrize("mode", MODES)
+def test_everything_agrees_and_what_is_kept_and_saved_is_said(
+    broker: Broker, tmp_path: Path, mode: str
+) -> None:
+    look, records = MODES[mode]
+    ended = demo(broker, tmp_path, "--mode", mode, "--records", str(records))
+    assert ended.exit_code == 0, ended.stderr
+    run = Run(tmp_path, json.loads(ended.stdout), ended.stderr)
+    assert (run.told["mode"], run.told["ok"], run.told["certificate"]) == (mode, True, True)
+    assert run.told["counts"]["in"] == {"found": records, "truth": records}
+    if mode != "verdicts":
+        assert_explained(run)
+    assert "certificate: ok, " in run.stderr
+    assert "everything agrees with the truth" in run.stderr
+    assert "It adds up" in (tmp_path / "report.html").read_text()
+    look(run)
+
+
+def assert_explained(run: Run) -> None:
     """A record that was dropped and one that passed are explained, and how to ask is said."""
+    told, stderr = run.told, run.stderr
     dropped, passed = told["explained"]
     assert dropped["outcome"] in {"duplicate", "late"}
     assert dropped["owner"]["offset"] < dropped["asked"]["offset"]
@@ -125,102 +163,7 @@ def assert_explained(told: dict[str, Any], stderr: str) -> None:
         assert each["certificate"].startswith("covered by that of ")
 
 
-def test_with_ids_everything_agrees_and_receipts_are_shown(
-    broker: Broker, tmp_path: Path, chromium: Chromium
-) -> None:
-    ended = demo(broker, tmp_path, "--mode", "insert-id")
-    assert ended.exit_code == 0, ended.stderr
-    told = json.loads(ended.stdout)
-    assert "its page, while it works: http://127.0.0.1:" in ended.stderr
-    look = page_of_a_worker(told, tmp_path, chromium)
-    assert ".raw → demo-" in look.seen
-    assert "{topic}:{partition}:{offset}".format_map(told["explained"][0]["owner"]) in look.seen
-    assert look.errors == []
-    assert (told["mode"], told["ok"], told["certificate"]) == ("insert-id", True, True)
-    assert_explained(told, ended.stderr)
-    counts = told["counts"]
-    assert counts["in"] == {"found": 20_000, "truth": 20_000}
-    assert counts["passed again"]["found"] > 10
-    assert counts["dropped: late"]["found"] > 10
-    assert counts["quarantined"]["found"] >= 1
-    # What passed again is in the clean topic twice, and Spark counts it twice.
-    assert told["aggregate"] == {"rows": 30, "truth": 30, "agree": 30, "late": 0, "bad": 0}
-    assert len(told["receipts"]) == 6
-    for receipt in told["receipts"]:
-        assert (receipt["mode"], receipt["verdict"]) == ("insert-id", "duplicate")
-        assert receipt["owner"]["offset"] < receipt["offset"]
-        assert receipt["expires_at"] > receipt["timestamp"]
-        assert receipt["id"][0] in ended.stderr
-    assert "certificate: ok, 20,000 records of" in ended.stderr
-    assert "It adds up" in (tmp_path / "report.html").read_text()
-    assert "everything agrees with the truth" in ended.stderr
-
-
-def test_with_ids_a_receipt_that_names_another_expiry_is_exit_1_and_named(
-    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def hasty(options: Any, topic: str, partition: int) -> list[Seen]:
-        records = await read_partition(options, topic, partition)
-        if not topic.endswith(".duplicates"):
-            return records
-        key, value, headers, timestamp_ms, offset = records[0]
-        told = json.loads(value or b"")
-        told["expires_at"] -= 1
-        return [(key, json.dumps(told).encode(), headers, timestamp_ms, offset), *records[1:]]
-
-    monkeypatch.setattr("processor.demo.run.read_partition", hasty)
-    ended = demo(broker, tmp_path, "--mode", "insert-id")
-    assert ended.exit_code == 1
-    differences = json.loads(ended.stdout)["differences"]
-    assert len(differences) == 4
-    assert all(
-        "has a receipt that is not right" in each and "must say {'expires_at'" in each for each in differences
-    )
-
-
-def test_with_fingerprints_what_collided_is_kept_and_said_to_be_what_would_have_been_lost(
-    broker: Broker, tmp_path: Path
-) -> None:
-    ended = demo(broker, tmp_path, "--mode", "fingerprint", "--records", "5000")
-    assert ended.exit_code == 0, ended.stderr
-    told = json.loads(ended.stdout)
-    assert (told["mode"], told["ok"], told["certificate"]) == ("fingerprint", True, True)
-    assert_explained(told, ended.stderr)
-    found = {what: count["found"] for what, count in told["counts"].items()}
-    assert found["collisions passed"] == found["notes of collisions"] == found["Spark: events saved"] == 50
-    assert 0 < found["Spark: users saved"] < 50
-    assert found["Spark: ids"] == found["Spark: events"] == found["passed"]
-    assert found["receipts"] == found["dropped: resend"] + found["dropped: tail"] + found["dropped: late"] > 240
-    assert [note["action"] for note in told["collisions"]] == ["rename"] * 2
-    assert all(note["new_id"] in ended.stderr for note in told["collisions"])
-    assert len(told["receipts"]) == 6
-    lost = f"50 of {found['passed']:,} events and {found['Spark: users saved']} of"
-    assert f"had collisions been dropped as duplicates, {lost}" in ended.stderr
-    assert "kept, although their ids were taken: 50 events" in (tmp_path / "clicks.svg").read_text()
-    assert "It adds up" in (tmp_path / "report.html").read_text()
-
-
-def test_by_verdicts_spark_aggregates_without_a_clean_topic_and_the_bytes_saved_are_shown(
-    broker: Broker, tmp_path: Path
-) -> None:
-    ended = demo(broker, tmp_path, "--mode", "verdicts", "--records", "5000")
-    assert ended.exit_code == 0, ended.stderr
-    told = json.loads(ended.stdout)
-    assert (told["mode"], told["ok"], told["certificate"]) == ("verdicts", True, True)
-    found = {what: count["found"] for what, count in told["counts"].items()}
-    assert found["in"] == 5_000
-    assert found["passed"] == found["in the source without what verdicts skip"] > 4_700
-    assert found["in a clean topic written afterwards"] == found["passed"]
-    assert told["aggregate"] == {"rows": 30, "truth": 30, "agree": 30, "late": 0, "bad": 0}
-    assert 0 < 20 * told["bytes"]["verdicts"] < told["bytes"]["clean"]
-    assert f"{told['bytes']['clean'] - told['bytes']['verdicts']:,}" in ended.stderr
-    config = (tmp_path / "demo.toml").read_text()
-    assert "sink = " not in config
-    assert config.count("verdicts = ") == 2
-    assert "It adds up" in (tmp_path / "report.html").read_text()
-
-
-def test_one_record_lost_is_exit_1_and_named(
+def test_again_on_the_same_broker_what_is_wrong_is_exit_1_and_named_and_all_else_agrees(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def lossy(options: Any, topic: str, partition: int) -> list[Seen]:
@@ -233,6 +176,7 @@ def test_one_record_lost_is_exit_1_and_named(
         assert isinstance(revenue, Decimal)
         return [replace(first, values=(events, revenue + Decimal("0.01"))), *rows]
 
+    (tmp_path / "demo-050607-0a1b2c").mkdir()
     monkeypatch.setattr("processor.demo.run.read_partition", lossy)
     monkeypatch.setattr("processor.demo.sinks.read_rows", rounding)
     ended = demo(broker, tmp_path)
@@ -244,6 +188,9 @@ def test_one_record_lost_is_exit_1_and_named(
     assert len(rounded) == 1
     assert re.match(r"the aggregate: .* affiliates: .* must be: ", rounded[0])
     assert told["aggregate"]["agree"] == 29
+    # The files of the last run stay, of no other.
+    runs = [each.name for each in tmp_path.iterdir() if re.fullmatch(r"demo-.{13}", each.name)]
+    assert runs == [told["files"].split("/")[-2]]
 
 
 SIGNALS = {
