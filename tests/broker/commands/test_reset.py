@@ -42,6 +42,7 @@ from tests.support.worker.process import (
     until,
 )
 from tests.support.worker.reset import remembered, run_reset
+from tests.support.worker.several import alone, pipelines_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,54 +111,49 @@ def batches(records: Sequence[New], size: int) -> list[Sequence[New]]:
     return [records[at : at + size] for at in range(0, len(records), size)]
 
 
-@pytest.mark.parametrize(
-    ("dedup", "to"),
-    [
-        ({}, 83),
-        ({"scope": "key"}, 60),
-        ({"scope": "header:producer", "epoch": EPOCH}, 83),
-        ({"scope": "key", "reorder_window": 8}, 83),
-        ({"scope": "partition", "epoch": EPOCH, "reorder_window": 70}, 60),
-    ],
-    ids=["partition", "key", "header and epoch", "key and window", "partition, epoch and window"],
-)
-def test_after_a_reset_a_pipeline_is_as_one_that_has_come_just_so_far(
-    broker: Broker, tmp_path: Path, dedup: dict[str, Any], to: int
-) -> None:
+DEFINITIONS: dict[str, tuple[dict[str, Any], int]] = {
+    "partition": ({}, 83),
+    "key": ({"scope": "key"}, 60),
+    "header": ({"scope": "header:producer", "epoch": EPOCH}, 83),
+    "window": ({"scope": "key", "reorder_window": 8}, 83),
+    "all": ({"scope": "partition", "epoch": EPOCH, "reorder_window": 70}, 60),
+}
+"""And where the pipeline is reset to."""
+
+
+def test_after_a_reset_a_pipeline_is_as_one_that_has_come_just_so_far(broker: Broker, tmp_path: Path) -> None:
     records = mixed(200)
-    reset, fresh = (new_config(broker.bootstrap_servers, tmp_path) for _ in range(2))
     reset, fresh = (
-        replace(each, pipelines=(replace(each.pipelines[0], dedup=dedup),)) for each in (reset, fresh)
+        pipelines_of(
+            new_config(broker.bootstrap_servers, tmp_path), {n: d for n, (d, _) in DEFINITIONS.items()}
+        )
+        for _ in range(2)
     )
-    produce(broker.bootstrap_servers, reset.source, *batches(records, 20), codec="lz4")
+    pairs = {name: (alone(reset, name), alone(fresh, name), to) for name, (_, to) in DEFINITIONS.items()}
+    for one, other, to in pairs.values():
+        produce(broker.bootstrap_servers, one.source, *batches(records, 20), codec="lz4")
+        produce(broker.bootstrap_servers, other.source, *batches(records[:to], 20), codec="lz4")
     drain(reset)
-    before = read_topic(broker.bootstrap_servers, reset.sink)
-    produce(broker.bootstrap_servers, fresh.source, *batches(records[:to], 20), codec="lz4")
     drain(fresh)
+    before = {name: read_topic(broker.bootstrap_servers, one.sink) for name, (one, _, _) in pairs.items()}
 
-    answer = run_reset(reset, "--to-offset", f"0:{to}")
+    for name, (one, other, to) in pairs.items():
+        (line,) = done(run_reset(one, "--to-offset", f"0:{to}", pipeline=name))
+        state = {"state": "recomputed", "records": to, "unjudged": 0, "done": True}
+        assert line == {"pipeline": name, "partition": 0, "from": 200, "to": to, **state}
+        assert read_topic(broker.bootstrap_servers, one.sink) == before[name]
+        assert remembered(one).scopes == remembered(other).scopes
+        produce(broker.bootstrap_servers, other.source, *batches(records[to:], 20))
 
-    (line,) = done(answer)
-    assert line == {
-        "pipeline": "p",
-        "partition": 0,
-        "from": 200,
-        "to": to,
-        "state": "recomputed",
-        "records": to,
-        "unjudged": 0,
-        "done": True,
-    }
-    assert read_topic(broker.bootstrap_servers, reset.sink) == before
-    assert remembered(reset).scopes == remembered(fresh).scopes
     # What follows is judged the same: by the local state that is of no use any more, too.
-    produce(broker.bootstrap_servers, fresh.source, *batches(records[to:], 20))
-    assert f"local state of {reset.changelog}:0 belongs to another changelog" in drain(reset)
+    said = drain(reset)
     drain(fresh)
-    after = read_topic(broker.bootstrap_servers, reset.sink)[len(before) :]
-    expected = [r for r in read_topic(broker.bootstrap_servers, fresh.sink) if int(r.value or b"") >= to]
-    assert [record.content for record in after] == [record.content for record in expected]
-    assert remembered(reset).scopes == remembered(fresh).scopes
+    for name, (one, other, to) in pairs.items():
+        assert f"local state of {one.changelog}:0 belongs to another changelog" in said
+        after = read_topic(broker.bootstrap_servers, one.sink)[len(before[name]) :]
+        expected = [r for r in read_topic(broker.bootstrap_servers, other.sink) if int(r.value or b"") >= to]
+        assert [record.content for record in after] == [record.content for record in expected]
+        assert remembered(one).scopes == remembered(other).scopes
 
 
 def test_to_earliest_everything_is_processed_once_more_and_a_second_time_too(
@@ -246,19 +242,6 @@ def test_control_records_and_aborted_transactions_are_no_part_of_the_state(
     assert remembered(config).scopes[b"W"].sequence == 3
     drain(config)
     assert passed(config) == [1, 2, 3, 4, 4]
-
-
-def test_records_that_were_quarantined_are_left_out_of_the_state_once_more(
-    broker: Broker, tmp_path: Path
-) -> None:
-    unjudgeable = New(b"key", b"value", (), WHEN)
-    config = narrow(broker, tmp_path, new(1), LARGE, unjudgeable, new(2), new(3))
-
-    (line,) = done(run_reset(config, "--to-offset", "0:4"))
-
-    assert (line["records"], line["unjudged"]) == (4, 2)
-    drain(config)
-    assert passed(config) == [1, 2, 3, 3]
 
 
 def test_what_was_too_large_then_is_left_out_whatever_the_sink_takes_now(
@@ -366,21 +349,6 @@ def test_a_changelog_that_is_lost_is_made_anew_by_the_command_that_the_worker_na
     assert passed(config) == [*range(31)]
 
 
-def test_a_source_made_anew_is_begun_by_a_reset_to_earliest(broker: Broker, tmp_path: Path) -> None:
-    config = thirty(broker, tmp_path)
-    delete_topic(config.bootstrap_servers, config.source)
-    create_topic(config.bootstrap_servers, config.source, 1)
-    produce(config.bootstrap_servers, config.source, [new(i) for i in range(5)])
-
-    refused = run_reset(config, "--to-offset", "0:3")
-    assert refused.code == 1
-    assert "made anew" in refused.stderr
-    done(run_reset(config, "--to-earliest"))
-
-    drain(config)
-    assert passed(config) == [*range(30), *range(5)]
-
-
 def test_a_source_made_anew_is_begun_by_a_reset_to_earliest_wherever_its_partitions_stood(
     broker: Broker, tmp_path: Path
 ) -> None:
@@ -396,6 +364,9 @@ def test_a_source_made_anew_is_begun_by_a_reset_to_earliest_wherever_its_partiti
         produce(config.bootstrap_servers, config.source, [new(i) for i in range(5)], partition=number)
     delete_records(config.bootstrap_servers, config.source, 4, partition=1)
 
+    refused = run_reset(config, "--to-offset", "0:3")
+    assert refused.code == 1
+    assert "made anew" in refused.stderr
     lines = done(run_reset(config, "--to-earliest"))
 
     assert {line["partition"]: (line["from"], line["to"], line["state"]) for line in lines} == {
@@ -493,22 +464,20 @@ def test_a_record_that_cannot_be_judged_is_stepped_over_by_the_command_that_the_
 # ---------------------------------------------------------------- refused
 
 
-@pytest.mark.parametrize("paused", [False, True], ids=["at work", "silent within its session"])
-def test_while_a_worker_reads_the_source_a_reset_is_refused(
-    broker: Broker, tmp_path: Path, *, paused: bool
+def test_while_a_worker_reads_the_source_a_reset_is_refused_also_where_it_is_silent(
+    broker: Broker, tmp_path: Path
 ) -> None:
     config = thirty(broker, tmp_path, session_timeout_ms=30_000)
     before = remembered(config)
     with start_worker(config) as worker:
         worker.wait_ready()
-        if paused:
-            worker.pause()
-
-        answer = run_reset(config, "--to-earliest")
-
-        assert (answer.code, answer.stdout) == (1, "")
-        assert "pipeline p is not stopped" in answer.stderr
-        assert "(partitions 0)" in answer.stderr
+        for paused in (False, True):
+            if paused:  # within its session
+                worker.pause()
+            answer = run_reset(config, "--to-earliest")
+            assert (answer.code, answer.stdout) == (1, "")
+            assert "pipeline p is not stopped" in answer.stderr
+            assert "(partitions 0)" in answer.stderr
         worker.resume()
         produce(config.bootstrap_servers, config.source, [new(30)])
         until(lambda: passed(config) == [*range(31)], "the worker was not disturbed")
@@ -701,17 +670,15 @@ def test_a_changed_definition_takes_over_where_the_state_is_recomputed(broker: B
 # ---------------------------------------------------------------- interrupted
 
 
-@pytest.mark.parametrize("step", ["begun", "changelog", "offsets"])
-def test_a_reset_that_is_killed_has_changed_nothing(broker: Broker, tmp_path: Path, step: str) -> None:
+def test_a_reset_that_is_killed_has_changed_nothing(broker: Broker, tmp_path: Path) -> None:
     config = thirty(broker, tmp_path)
     before = remembered(config)
-    state = tmp_path / "state"
-    shutil.copytree(state, tmp_path / "copy")
 
-    killed = run_reset(config, "--to-earliest", env={"SEQMARK_FAULT_STEP": step})
+    for step in ("begun", "changelog", "offsets"):
+        killed = run_reset(config, "--to-earliest", env={"SEQMARK_FAULT_STEP": step})
+        assert killed.code == -9, killed.stderr
+        assert remembered(config) == before
 
-    assert killed.code == -9, killed.stderr
-    assert remembered(config) == before
     produce(config.bootstrap_servers, config.source, [new(29), new(30)])
     drain(config)
     assert passed(config) == [*range(31)]

@@ -17,8 +17,10 @@ from tests.support.verify.certificate import certificate
 from tests.support.worker import forks
 from tests.support.worker.process import WorkerConfig, new_config, produce, read_topic, run_drain
 from tests.support.worker.reset import run_reset
+from tests.support.worker.several import alone, pipelines_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from tests.support.kafka.broker import Broker
@@ -81,55 +83,70 @@ def minutes(count: int) -> list[New]:
     return made
 
 
-@pytest.mark.parametrize(
-    ("rules", "to"),
-    [
-        (IdRules(window="1h"), 1),
-        (IdRules(window="1h"), 137),
-        (IdRules(window="20m", refresh=True), 300),
-        (IdRules(window="20m", refresh=True, bloom=CONFIRMED), 300),
-    ],
-    ids=["the first", "strict", "renewed", "bloom, renewed"],
-)
-def test_after_a_reset_a_pipeline_is_as_one_that_has_come_just_so_far(
-    broker: Broker, tmp_path: Path, rules: IdRules, to: int
-) -> None:
-    config = judging(broker, tmp_path, rules)
-    stream = minutes(400)
-    for at in range(0, len(stream), 60):
-        produce(config.bootstrap_servers, config.source, stream[at : at + 60], codec="lz4")
-    drained(config)
-    before = sink(config)
+CASES = {
+    "first": (IdRules(window="1h"), 1),
+    "strict": (IdRules(window="1h"), 137),
+    "renewed": (IdRules(window="20m", refresh=True), 300),
+    "filters": (IdRules(window="20m", refresh=True, bloom=CONFIRMED), 300),
+}
+"""Rules, and where the pipeline is reset to."""
 
-    (line,) = done(run_reset(config, "--to-offset", f"0:{to}"))
-    assert (line["state"], line["from"], line["to"], line["records"]) == ("recomputed", len(stream), to, to)
+
+def judging_all(broker: Broker, folder: Path, rules: Mapping[str, IdRules]) -> WorkerConfig:
+    """Return a config with a pipeline for each of these."""
+    config = judging(broker, folder, IdRules())
+    made = pipelines_of(config, {name: {} for name in rules})
+    return replace(made, pipelines=tuple(rules[each.name].applied(each) for each in made.pipelines))
+
+
+def test_after_a_reset_a_pipeline_is_as_one_that_has_come_just_so_far(broker: Broker, tmp_path: Path) -> None:
+    config = judging_all(broker, tmp_path, {name: rules for name, (rules, _) in CASES.items()})
+    stream = minutes(400)
+    for name in CASES:
+        for at in range(0, len(stream), 60):
+            source = alone(config, name).source
+            produce(config.bootstrap_servers, source, stream[at : at + 60], codec="lz4")
+    drained(config)
+    before = {name: len(sink(alone(config, name))) for name in CASES}
+
+    for name, (_, to) in CASES.items():
+        (line,) = done(run_reset(config, "--to-offset", f"0:{to}", pipeline=name))
+        assert (line["state"], line["from"], line["to"], line["records"]) == ("recomputed", len(stream), to, to)
     shutil.rmtree(config.state_dir)
     drained(config)
 
-    model = IdModel(rules)
-    said = model.judge_all(read_topic(config.bootstrap_servers, config.source))
-    again = [
-        record
-        for record, each in zip(read_topic(config.bootstrap_servers, config.source), said, strict=True)
-        if each.verdict == "pass" and record.offset >= to
-    ]
-    assert contents(sink(config)[len(before) :]) == contents(again)
+    for name, (rules, to) in CASES.items():
+        source = read_topic(config.bootstrap_servers, alone(config, name).source)
+        said = zip(source, IdModel(rules).judge_all(source), strict=True)
+        again = [record for record, each in said if each.verdict == "pass" and record.offset >= to]
+        assert contents(sink(alone(config, name))[before[name] :]) == contents(again), name
     told = certificate(config)
     assert told.code == 0, told.details
 
 
-@pytest.mark.parametrize("bloom", [None, CONFIRMED, UNCONFIRMED], ids=["exact", "confirmed", "unconfirmed"])
+BACKENDS = {"exact": None, "confirmed": CONFIRMED, "unconfirmed": UNCONFIRMED}
+
+
 def test_forward_ids_are_kept_whole_and_what_is_stepped_over_counts_as_seen(
-    broker: Broker, tmp_path: Path, bloom: dict[str, Any] | None
+    broker: Broker, tmp_path: Path
 ) -> None:
-    config = judging(broker, tmp_path, IdRules(bloom=bloom))
-    drained(config, *some(0, 60_000))
-    produce(config.bootstrap_servers, config.source, some(60_000, 60_100))
-    (line,) = done(run_reset(config, "--to-offset", "0:60050"))
-    assert (line["state"], line["records"]) == ("kept", 50)
+    config = judging_all(broker, tmp_path, {name: IdRules(bloom=bloom) for name, bloom in BACKENDS.items()})
+
+    def come(start: int, stop: int) -> None:
+        for each in config.pipelines:
+            batches = (some(at, min(stop, at + 5_000)) for at in range(start, stop, 5_000))
+            produce(config.bootstrap_servers, each.source, *batches)
+
+    come(0, 60_000)
+    drained(config)
+    come(60_000, 60_100)
+    for name in BACKENDS:
+        (line,) = done(run_reset(config, "--to-offset", "0:60050", pipeline=name))
+        assert (line["state"], line["records"]) == ("kept", 50)
     shutil.rmtree(config.state_dir)
-    drained(config, *some(0, 60_100))
-    assert len(sink(config)) == 60_050
+    come(0, 60_100)
+    drained(config)
+    assert [len(sink(alone(config, name))) for name in BACKENDS] == [60_050] * 3
 
 
 def test_forward_filters_keep_ids_as_long_as_they_were_last_renewed(broker: Broker, tmp_path: Path) -> None:
@@ -226,14 +243,19 @@ def test_a_changed_window_takes_over_where_the_ids_are_recomputed(broker: Broker
     assert "pipelines.0.dedup" not in warnings(changed)
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [(None, CONFIRMED), (CONFIRMED, None), (UNCONFIRMED, None)],
-    ids=["to bloom", "back", "confirmed"],
-)
+CHANGES: dict[str, tuple[dict[str, Any] | None, dict[str, Any] | None]] = {
+    "to filters": (None, CONFIRMED),
+    "back": (CONFIRMED, None),
+    "confirmed": (UNCONFIRMED, None),
+}
+
+
+@pytest.mark.drawn("change")
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_changed_backend_takes_over_where_the_ids_are_recomputed(
-    broker: Broker, tmp_path: Path, before: dict[str, Any] | None, after: dict[str, Any] | None
+    broker: Broker, tmp_path: Path, change: str
 ) -> None:
+    before, after = CHANGES[change]
     config = judging(broker, tmp_path, IdRules(bloom=before))
     drained(config, *some(0, 20), *some(0, 10))
     changed = by(config, IdRules(bloom=after))
@@ -260,38 +282,9 @@ def test_how_far_records_are_believed_may_change_over_the_state(broker: Broker, 
     assert (told.code, told.last["unproved"]) == (0, 0), told.details
 
 
-def test_a_reset_that_is_killed_has_changed_nothing(broker: Broker, tmp_path: Path) -> None:
-    config = judging(broker, tmp_path, IdRules())
-    drained(config, *some(0, 1000))
-    for step in ("begun", "changelog", "offsets"):
-        killed = run_reset(config, "--to-offset", "0:500", env={"SEQMARK_FAULT_STEP": step})
-        assert killed.code < 0
-        drained(config, *some(0, 1000))
-        assert len(sink(config)) == 1000
-    done(run_reset(config, "--to-offset", "0:500"))
-    drained(config)
-    assert len(sink(config)) == 1500
-
-
-def test_a_dry_run_says_what_would_be_done_and_does_nothing(broker: Broker, tmp_path: Path) -> None:
-    config = judging(broker, tmp_path, IdRules(window="1h"), partitions=2)
-    begun = NOW_MS - DAY_MS
-    for partition in range(2):
-        stream = [of(b"%d" % number, begun + number * MINUTE_MS) for number in range(90)]
-        produce(config.bootstrap_servers, config.source, stream, partition=partition)
-    drained(config)
-    lines = done(run_reset(config, "--to-time", str(begun + 70 * MINUTE_MS), "--dry-run"))
-    assert [(each["partition"], each["to"], each["state"], each["done"]) for each in lines] == [
-        (0, 70, "recomputed", False),
-        (1, 70, "recomputed", False),
-    ]
-    drained(config)
-    assert len(sink(config)) == 180
-
-
 def warnings(config: WorkerConfig) -> list[str]:
     """Return the keys that ``seqmark check`` warns of; it has nothing against the topics."""
-    ended = forks.run("check", "-c", str(config.write()), "--json", folder=config.folder)
+    ended = forks.inside("check", "-c", str(config.write()), "--json", folder=config.folder)
     assert ended.returncode == 0, ended.stderr
     found = [json.loads(line) for line in ended.stdout.splitlines()]
     return [each["key"] for each in found if each["level"] == "warning"]

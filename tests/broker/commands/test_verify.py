@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.kafka.topics import (
-    CODECS,
     Record,
     add_partitions,
     create_topic,
@@ -30,6 +29,7 @@ from tests.support.worker.process import (
     until,
 )
 from tests.support.worker.reset import run_reset
+from tests.support.worker.several import pipelines_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,23 +54,7 @@ def drained(config: WorkerConfig) -> WorkerConfig:
     return config
 
 
-ON_A_BROKER = (
-    "a record is lost",
-    "the last is lost",
-    "a duplicate passed",
-    "a late one passed",
-    "two neighbours change places",
-    "a byte of a value",
-    "a header's value",
-    "a timestamp",
-    "a record of nowhere",
-    "a receipt is missing",
-    "a receipt for what passed",
-    "a receipt's watermark",
-    "a receipt's sequence",
-    "a quarantined one is missing",
-    "a code",
-)
+ON_A_BROKER = ("two neighbours change places", "a receipt's watermark", "a code")
 """The others of `PLANTED` are found without a broker, in tests/unit/verify/test_partition.py."""
 
 
@@ -126,19 +110,13 @@ DEFINITIONS: dict[str, dict[str, Any]] = {
 
 
 def test_every_definition_is_proved(broker: Broker, tmp_path: Path) -> None:
-    config = config_of(broker, tmp_path)
-    (pipeline,) = config.pipelines
+    config = pipelines_of(config_of(broker, tmp_path), DEFINITIONS, 2)
     some = [numbered(n * 7 % 40, key=b"%d" % (n % 3), epoch=n // 50) for n in range(100)]
-    pipelines = []
-    for name, dedup in DEFINITIONS.items():
-        topic = f"{pipeline.source}.{name}"
-        create_topic(config.bootstrap_servers, topic, 2)
-        produce(config.bootstrap_servers, topic, some, [BAD], some[:30])
-        produce(config.bootstrap_servers, topic, some[40:], some, partition=1)
-        outputs: dict[str, Any] = {which: f"{topic}.{which}" for which in ("sink", "duplicates", "quarantine")}
-        pipelines.append(replace(pipeline, name=name, source=topic, dedup=dedup, **outputs))
+    for each in config.pipelines:
+        produce(config.bootstrap_servers, each.source, some, [BAD], some[:30])
+        produce(config.bootstrap_servers, each.source, some[40:], some, partition=1)
 
-    told = certificate(drained(replace(config, pipelines=tuple(pipelines))))
+    told = certificate(drained(config))
 
     assert (told.code, told.last["ok"]) == (0, True), told.details
     assert [(line["pipeline"], line["source"]) for line in told.partitions] == [
@@ -158,17 +136,6 @@ def test_sequences_in_values_are_proved(broker: Broker, tmp_path: Path) -> None:
 
     assert (told.code, told.last["ok"]) == (0, True), told.details
     assert [told.last[name] for name in ("source", "sink", "duplicates", "quarantine")] == [8, 3, 2, 3]
-
-
-def test_every_codec_is_proved(broker: Broker, tmp_path: Path) -> None:
-    config = config_of(broker, tmp_path, len(CODECS))
-    for partition, codec in enumerate(CODECS):
-        produce(config.bootstrap_servers, config.source, *STREAM, codec=codec, partition=partition)
-    told = certificate(drained(config))
-    assert (told.code, told.last["ok"]) == (0, True), told.details
-    assert [(line["sink"], line["duplicates"], line["quarantine"]) for line in told.partitions] == [
-        (10, 3, 2)
-    ] * 5
 
 
 def test_without_duplicates_topic_and_quarantine_the_verdicts_alone_are_proved(

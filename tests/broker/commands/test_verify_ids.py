@@ -26,6 +26,7 @@ from tests.support.worker.process import (
     until,
 )
 from tests.support.worker.reset import run_reset
+from tests.support.worker.several import pipelines_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,18 +66,7 @@ def drained(config: WorkerConfig, *more: New) -> WorkerConfig:
     return config
 
 
-ON_A_BROKER = (
-    "a record is lost",
-    "one passed a millisecond early",
-    "two neighbours change places",
-    "an id",
-    "a receipt is missing",
-    "a receipt for what passed again",
-    "an owner that passed another id",
-    "an owner whose window was over",
-    "an expiry a millisecond late",
-    "a quarantined one is missing",
-)
+ON_A_BROKER = ("one passed a millisecond early", "an expiry a millisecond late")
 """The others of `ID_PLANTED` are found without a broker, in tests/unit/verify/test_ids.py."""
 
 
@@ -120,15 +110,9 @@ DEFINITIONS = {
 
 def judging_all(broker: Broker, folder: Path, definitions: Mapping[str, IdRules]) -> WorkerConfig:
     """Return a config with a pipeline of two partitions for each definition."""
-    config = judging(broker, folder, ID_RULES)
-    (pipeline,) = config.pipelines
-    pipelines = []
-    for name, rules in definitions.items():
-        topic = f"{pipeline.source}.{name}"
-        create_topic(config.bootstrap_servers, topic, 2)
-        outputs: dict[str, Any] = {which: f"{topic}.{which}" for which in ("sink", "duplicates", "quarantine")}
-        pipelines.append(rules.applied(replace(pipeline, name=name, source=topic, **outputs)))
-    return replace(config, pipelines=tuple(pipelines))
+    config = pipelines_of(judging(broker, folder, ID_RULES), {name: {} for name in definitions}, 2)
+    pipelines = tuple(definitions[each.name].applied(each) for each in config.pipelines)
+    return replace(config, pipelines=pipelines)
 
 
 def test_every_definition_is_proved_over_restarts(broker: Broker, tmp_path: Path) -> None:
@@ -286,8 +270,9 @@ def trimmed(config: WorkerConfig, timestamp: Any) -> None:
     drained(config)
 
 
-@pytest.mark.parametrize(("to", "state"), [("0:400", "recomputed"), ("0:1100", "kept")])
-@pytest.mark.parametrize("time_is", ["record", "arrival"])
+@pytest.mark.parametrize(
+    ("to", "state", "time_is"), [("0:400", "recomputed", "record"), ("0:1100", "kept", "arrival")]
+)
 def test_after_a_reset_it_begins_there_and_knows_what_the_state_remembers(
     broker: Broker, tmp_path: Path, to: str, state: str, time_is: str
 ) -> None:
@@ -308,44 +293,20 @@ def test_after_a_reset_it_begins_there_and_knows_what_the_state_remembers(
     assert line["duplicates"] > 400
 
 
-def test_a_worker_that_runs_meanwhile_breaks_nothing(broker: Broker, tmp_path: Path) -> None:
-    config = judging(broker, tmp_path, IdRules(window="1s", time="arrival"), 2).but(commit_interval_ms=10)
-    sent = 0
-    with start_worker(config) as worker:
-        worker.wait_ready()
-        for _ in range(4):
-            for partition in range(2):
-                new = some(sent, sent + 500)
-                produce(config.bootstrap_servers, config.source, new, new[100:200], partition=partition)
-            sent += 500
-            told = certificate(config)
-            assert (told.code, told.last["ok"]) == (0, True), told.details
-        until(lambda: certificate(config).last["source"] == sent * 2 * 6 // 5, "all is proved")
+GOES_TO = {"recomputed": "0:100", "kept": "0:350"}
 
 
-def test_the_order_of_keys_in_a_receipt_and_in_its_owner_does_not_matter(clean: WorkerConfig) -> None:
-    def change(records: list[Record]) -> list[Record]:
-        made = []
-        for each in records:
-            told = json.loads(each.value or b"")
-            told["owner"] = dict(reversed(told["owner"].items()))
-            made.append(each._replace(value=json.dumps(dict(reversed(told.items())), indent=1).encode()))
-        return made
-
-    told = certificate(corrupted(clean, "duplicates", change))
-    assert (told.code, told.last["duplicates"]) == (0, 5), told.details
-
-
-@pytest.mark.parametrize(("to", "state"), [("0:100", "recomputed"), ("0:350", "kept")])
+@pytest.mark.drawn("state")
+@pytest.mark.parametrize("state", GOES_TO)
 def test_after_a_reset_collisions_are_proved_and_have_the_new_ids_that_they_had(
-    broker: Broker, tmp_path: Path, to: str, state: str
+    broker: Broker, tmp_path: Path, state: str
 ) -> None:
     config = judging(broker, tmp_path, COLLIDING["rename"])
     create_topic(config.bootstrap_servers, config.sink, 1, {"max.message.bytes": str(SINK_LIMIT_BYTES)})
     drained(config, *collide(0, 0), *collide(1, 0))
     before = read_topic(config.bootstrap_servers, config.sink)
     produce(config.bootstrap_servers, config.source, collide(2, 0))
-    reset = run_reset(config, "--to-offset", to)
+    reset = run_reset(config, "--to-offset", GOES_TO[state])
     assert reset.code == 0, reset.stderr
     assert reset.lines[0]["state"] == state
 

@@ -55,8 +55,11 @@ class Told:
 def run_verify(
     config: WorkerConfig, *arguments: str, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``seqmark verify`` to its end."""
-    return forks.run("verify", "-c", str(config.write()), *arguments, folder=config.folder, env=env)
+    """Run ``seqmark verify`` to its end; in a process of its own where ``env`` is given."""
+    words = ("verify", "-c", str(config.write()), *arguments)
+    return (
+        forks.run(*words, folder=config.folder, env=env) if env else forks.inside(*words, folder=config.folder)
+    )
 
 
 def certificate(config: WorkerConfig, *arguments: str) -> Told:

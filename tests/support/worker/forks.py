@@ -2,6 +2,7 @@
 
     process = start("worker", "-c", "my.toml", folder=tmp_path, log=tmp_path / "log")
     ended = run("verify", "-c", "my.toml", folder=tmp_path)
+    ended = inside("verify", "-c", "my.toml", folder=tmp_path)     # in this process
 
 Most are forks of one process that has imported Seqmark (`fork_server`): imports took more CPU than all else in
 the suite. A command has an interpreter of its own where a test sets a variable that is read by the imports (one
@@ -26,6 +27,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from click.testing import CliRunner
+
+from processor.commands.cli import main
 from tests.support.kafka.topics import PATIENCE_S, environment
 
 if TYPE_CHECKING:
@@ -216,6 +220,15 @@ def _read_late(name: str) -> bool:
 def _for_tests(variables: Mapping[str, str]) -> dict[str, str]:
     """Return those of our variables that are read by the imports."""
     return {name: value for name, value in variables.items() if name.startswith("SEQMARK_TEST_")}
+
+
+def inside(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run ``seqmark ARGUMENTS`` to its end in this process: what looks and ends needs none of its own."""
+    with contextlib.chdir(folder):
+        ended = CliRunner().invoke(main, list(arguments))
+    if ended.exception is not None and not isinstance(ended.exception, SystemExit):
+        raise ended.exception
+    return subprocess.CompletedProcess(list(arguments), ended.exit_code, ended.stdout, ended.stderr)
 
 
 def run(

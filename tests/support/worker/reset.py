@@ -1,6 +1,6 @@
 """Resets a pipeline, and reads what the changelog says of it then.
 
-ended = run_reset(config, "--to-offset", "0:12")     # as users do: a process of its own
+ended = run_reset(config, "--to-offset", "0:12")     # as users type it
 assert ended.lines == [{"pipeline": "p", "partition": 0, "from": 30, "to": 12, ...}]
 assert changelog_state(config) == {...}              # what a worker without local state would restore
 """
@@ -44,9 +44,12 @@ def run_reset(
     env: Mapping[str, str] | None = None,
     timeout_s: float = 120.0,
 ) -> Answer:
-    """Run ``seqmark reset --json`` to its end."""
+    """Run ``seqmark reset --json`` to its end; in a process of its own where ``env`` is given."""
     command = ["reset", "-c", str(config.write()), "--json", "--pipeline", pipeline, *arguments]
-    ended = forks.run(*command, folder=config.folder, env=env, timeout_s=timeout_s)
+    if env:
+        ended = forks.run(*command, folder=config.folder, env=env, timeout_s=timeout_s)
+    else:
+        ended = forks.inside(*command, folder=config.folder)
     return Answer(ended.returncode, ended.stdout, ended.stderr)
 
 
