@@ -58,22 +58,6 @@ def test_a_kill_after_a_step_loses_and_repeats_nothing(
 
 
 @pytest.mark.drawn("step")
-@pytest.mark.parametrize("step", [CommitStep.OFFSETS, CommitStep.ENDED])
-def test_a_drain_from_the_changelog_alone_passes_nothing_more(
-    broker: Broker, tmp_path: Path, step: CommitStep
-) -> None:
-    with Scene(broker.bootstrap_servers, tmp_path) as scene:
-        killed_after(scene, step, seeded())
-        scene.drain(state="without")
-        before = scene.sink_end()
-
-        scene.drain(state="without again")
-
-        assert scene.sink_end() == before
-        scene.assert_exactly_once()
-
-
-@pytest.mark.drawn("step")
 @pytest.mark.parametrize("step", CommitStep)
 def test_a_kill_at_least_once_loses_nothing_and_keeps_the_order(
     broker: Broker, tmp_path: Path, step: CommitStep

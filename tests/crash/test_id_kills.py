@@ -46,16 +46,15 @@ COLLIDING = replace(COLLISIONS, window="1s", refresh=True)
 KEPT = replace(
     COLLIDING, refresh=False, rename={"to": "/id", "keep": "/was"}, bloom=dict(CONFIRMED.bloom or {})
 )
-RULES = {
+RULES: dict[str, IdRules] = {
     "plain": PLAIN,
     "refresh": RENEWING,
     "bloom": CONFIRMED,
     "unconfirmed": UNCONFIRMED,
+    "colliding": COLLIDING,
+    "kept": KEPT,
 }
-EACH = pytest.mark.parametrize("rules", RULES.values(), ids=RULES)
-EACH_BACKEND = pytest.mark.parametrize(
-    "rules", [PLAIN, CONFIRMED, UNCONFIRMED], ids=["plain", "bloom", "unconfirmed"]
-)
+MOMENTS: dict[str, CommitStep | Restoring] = {each.value: each for each in (*CommitStep, *Restoring)}
 
 
 @pytest.fixture(autouse=True)
@@ -68,13 +67,17 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SEQMARK_TEST_PAGE_FILE_BYTES", "65536")
 
 
-@EACH
-@pytest.mark.drawn("step")
-@pytest.mark.parametrize("step", CommitStep)
-def test_a_kill_after_a_step_loses_and_repeats_no_id(
-    broker: Broker, tmp_path: Path, step: CommitStep, rules: IdRules
+@pytest.mark.parametrize("rules", RULES)
+@pytest.mark.drawn("moment")
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_kill_after_a_step_or_in_a_restore_loses_and_repeats_no_id_and_no_variant(
+    broker: Broker, tmp_path: Path, moment: str, rules: str
 ) -> None:
-    kill_after(step, broker, tmp_path, rules)
+    when = MOMENTS[moment]
+    if isinstance(when, Restoring):
+        kill_restores(when, broker, tmp_path, RULES[rules])
+    else:
+        kill_after(when, broker, tmp_path, RULES[rules])
 
 
 def kill_after(step: CommitStep, broker: Broker, tmp_path: Path, rules: IdRules) -> None:
@@ -99,31 +102,6 @@ def kill_after(step: CommitStep, broker: Broker, tmp_path: Path, rules: IdRules)
         assert all(count > FEW for count in collided) == isinstance(rules, FingerprintRules), collided
 
 
-@EACH_BACKEND
-def test_a_kill_and_a_restart_from_the_changelog_alone_lose_and_repeat_no_id(
-    broker: Broker, tmp_path: Path, rules: IdRules
-) -> None:
-    dice = seeded()
-    with Scene(broker.bootstrap_servers, tmp_path, rules=rules) as scene:
-        feed = scene.feed(dice)
-        with feed:
-            worker = scene.worker(fault=f"{CommitStep.ENDED}:{dice.randrange(10, 30)}")
-            assert worker.wait() == -signal.SIGKILL, worker.stderr
-        scene.drain(state="without")
-        feed.send_again()
-        scene.drain(state="without again")
-        scene.assert_exactly_once()
-
-
-@EACH
-@pytest.mark.drawn("moment")
-@pytest.mark.parametrize("moment", Restoring)
-def test_kills_while_it_restores_lose_and_repeat_no_id(
-    broker: Broker, tmp_path: Path, moment: Restoring, rules: IdRules
-) -> None:
-    kill_restores(moment, broker, tmp_path, rules)
-
-
 def kill_restores(moment: Restoring, broker: Broker, tmp_path: Path, rules: IdRules) -> None:
     dice = seeded()
     # From the local state of the one that was killed first, or from the changelog alone, later ones from what
@@ -146,32 +124,14 @@ def kill_restores(moment: Restoring, broker: Broker, tmp_path: Path, rules: IdRu
         scene.assert_exactly_once()
 
 
-WHILE_COLLIDING: dict[str, tuple[IdRules, CommitStep | Restoring]] = {
-    f"{backend} {moment}": (rules, moment)
-    for backend, rules in {"exact": COLLIDING, "bloom": KEPT}.items()
-    for moment in (*CommitStep, *Restoring)
-}
-
-
-@pytest.mark.drawn("kill")
-@pytest.mark.parametrize("kill", WHILE_COLLIDING)
-def test_kills_while_ids_collide_lose_no_variant_and_give_no_other_new_id(
-    broker: Broker, tmp_path: Path, kill: str
-) -> None:
-    rules, moment = WHILE_COLLIDING[kill]
-    if isinstance(moment, Restoring):
-        kill_restores(moment, broker, tmp_path, rules)
-    else:
-        kill_after(moment, broker, tmp_path, rules)
-
-
 @pytest.mark.timeout(900)
-@EACH_BACKEND
+@pytest.mark.drawn("rules")
+@pytest.mark.parametrize("rules", ["plain", "bloom", "unconfirmed"])
 def test_kills_at_random_lose_and_repeat_no_id(
-    broker: Broker, tmp_path: Path, rules: IdRules, *, whole: bool
+    broker: Broker, tmp_path: Path, rules: str, *, whole: bool
 ) -> None:
     dice = seeded()
-    with Scene(broker.bootstrap_servers, tmp_path, rules=rules, slots=2) as scene:
+    with Scene(broker.bootstrap_servers, tmp_path, rules=RULES[rules], slots=2) as scene:
         feed = scene.feed(dice)
         feed.send(FIRST_RECORDS)
         with feed:

@@ -51,21 +51,6 @@ def test_a_kill_after_a_step_of_either_hop_loses_and_repeats_nothing(
         assert found.quarantined
 
 
-def test_a_kill_and_a_restart_from_the_changelogs_alone_lose_and_repeat_nothing(
-    broker: Broker, tmp_path: Path
-) -> None:
-    dice = seeded()
-    with RoutedScene(broker.bootstrap_servers, tmp_path) as scene:
-        feed = scene.feed(dice)
-        with feed:
-            worker = scene.worker(fault=f"{CommitStep.ENDED}:{dice.randrange(10, 30)}")
-            assert worker.wait() == -signal.SIGKILL, worker.stderr
-        scene.drain(state="without")
-        feed.send_again()
-        scene.drain(state="without again")
-        scene.assert_routed()
-
-
 @pytest.mark.drawn("hop")
 @pytest.mark.parametrize("hop", [FIRST, SECOND])
 def test_a_worker_paused_in_a_commit_of_either_hop_commits_nothing_afterwards(

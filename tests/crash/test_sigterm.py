@@ -25,9 +25,10 @@ STOP_S = 15
 transaction's time-out in these tests, and other requests have longer ones."""
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.drawn("name")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
 def test_a_signal_under_load_ends_it_in_time_with_nothing_open(
-    broker: Broker, tmp_path: Path, number: signal.Signals
+    broker: Broker, tmp_path: Path, name: str
 ) -> None:
     dice = seeded()
     with Scene(broker.bootstrap_servers, tmp_path) as scene:
@@ -36,7 +37,7 @@ def test_a_signal_under_load_ends_it_in_time_with_nothing_open(
             worker = scene.worker()
             until(lambda: scene.sink_end() > 0, "something is committed", WAIT_S)
 
-            seconds = ended_by(worker, number)
+            seconds = ended_by(worker, signal.Signals[name])
 
             scene.assert_nothing_open()
         assert seconds < STOP_S

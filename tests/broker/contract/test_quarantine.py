@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.support.kafka.topics import alter_topic, create_topic, dice, group_offsets, int64, sequences, unique
+from tests.support.kafka.topics import alter_topic, create_topic, dice, int64, sequences, unique
 from tests.support.verify.certificate import certificate
 from tests.support.worker.process import (
     New,
     PipelineConfig,
     WorkerConfig,
-    contents,
     new,
     new_config,
     produce,
@@ -31,65 +30,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.broker
 
 WHEN = 1_700_000_000_000
-OURS = ("seqmark.error", "seqmark.detail", "seqmark.source")
-
-
-def text_config(broker: Broker, folder: Path, partitions: int = 1) -> WorkerConfig:
-    """Return a config that reads the sequence from a header ``n`` of format text."""
-    config = new_config(broker.bootstrap_servers, folder, partitions)
-    sequence = {"from": "header", "name": "n", "format": "text"}
-    return replace(config, pipelines=(replace(config.pipelines[0], sequence=sequence),))
-
-
-def text(content: bytes | None, value: bytes = b"value") -> New:
-    """Return a record with a header ``n``."""
-    return New(b"key", value, (("x", b"1"), ("n", content), ("x", None)), WHEN)
-
-
-def test_records_that_cannot_be_judged_are_quarantined_as_they_came(broker: Broker, tmp_path: Path) -> None:
-    config = text_config(broker, tmp_path, 2).with_quarantine()
-    bad = {
-        1: (New(None, None, (), WHEN + 7), b"header_missing"),
-        3: (text(None), b"header_malformed"),
-        4: (text(b""), b"header_malformed"),
-        5: (text(b"12x", bytes(range(256))), b"header_malformed"),
-        7: (text(b"9223372036854775808"), b"out_of_range"),
-    }
-    records = [bad[i][0] if i in bad else text(b"%d" % i) for i in range(9)]
-    produce(config.bootstrap_servers, config.source, records[:4], records[4:], partition=1, codec="snappy")
-
-    assert run_drain(config).code == 0
-
-    found = read_topic(config.bootstrap_servers, config.quarantine)
-    assert [dict(record.headers)["seqmark.error"] for record in found] == [code for _, code in bad.values()]
-    assert [dict(record.headers)["seqmark.source"] for record in found] == [
-        f"{config.source}:1:{offset}".encode() for offset in bad
-    ]
-    assert all(record.headers[-2][1] for record in found)  # a detail for people
-    for record, (sent, _) in zip(found, bad.values(), strict=True):
-        assert tuple(name for name, _ in record.headers[-3:]) == OURS
-        came = (record.key, record.value, record.headers[:-3], record.timestamp)
-        assert came == tuple(sent)
-        assert record.partition == 1
-    sink = read_topic(config.bootstrap_servers, config.sink)
-    assert [dict(record.headers)["n"] for record in sink] == [b"0", b"2", b"6", b"8"]
-
-
-def test_without_quarantine_the_worker_commits_what_comes_before_and_names_the_record(
-    broker: Broker, tmp_path: Path
-) -> None:
-    config = new_config(broker.bootstrap_servers, tmp_path)
-    bad = New(b"key", b"value", (("seq", b"short"),), WHEN)
-    produce(config.bootstrap_servers, config.source, [new(1), new(2)], [new(3), new(3), bad, new(4)])
-
-    ended = run_drain(config)
-
-    assert ended.code == 1
-    assert f"{config.source}:0:4" in ended.stderr
-    assert "header_malformed" in ended.stderr
-    assert "--to-offset 0:5" in ended.stderr
-    assert sequences(read_topic(config.bootstrap_servers, config.sink)) == [1, 2, 3]
-    assert group_offsets(config.bootstrap_servers, config.application_id) == {(config.source, 0): 4}
 
 
 def test_a_first_record_that_cannot_be_judged_stops_the_worker_each_time(
@@ -103,37 +43,6 @@ def test_a_first_record_that_cannot_be_judged_stops_the_worker_each_time(
     assert (first.code, second.code) == (1, 1)
     assert f"{config.source}:0:0: the record cannot be judged: header_missing" in second.stderr
     assert read_topic(config.bootstrap_servers, config.sink) == []
-
-
-def test_a_record_too_large_for_the_sink_is_quarantined_before_it_is_judged(
-    broker: Broker, tmp_path: Path
-) -> None:
-    config = new_config(broker.bootstrap_servers, tmp_path).with_quarantine()
-    create_topic(config.bootstrap_servers, config.sink, 1, {"max.message.bytes": "10000"})
-    large = New(b"key", dice(1).randbytes(20_000), (("seq", b"malformed"),), WHEN)
-    # 100 is too large, so it must not count: 3 follows.
-    records = [new(1), new(100, value=dice(2).randbytes(20_000)), new(2), large, new(3)]
-    produce(config.bootstrap_servers, config.source, records, codec="zstd")
-
-    assert run_drain(config).code == 0
-
-    assert sequences(read_topic(config.bootstrap_servers, config.sink)) == [1, 2, 3]
-    found = read_topic(config.bootstrap_servers, config.quarantine)
-    assert [dict(record.headers)["seqmark.error"] for record in found] == [b"too_large"] * 2
-    assert [record.value for record in found] == [records[1].value, large.value]
-
-
-def test_a_large_record_that_fits_compressed_passes(broker: Broker, tmp_path: Path) -> None:
-    config = new_config(broker.bootstrap_servers, tmp_path)
-    create_topic(config.bootstrap_servers, config.sink, 1, {"max.message.bytes": "10000"})
-    records = [new(1), new(1), new(2, value=b"again and " * 5_000)]
-    produce(config.bootstrap_servers, config.source, records, codec="zstd")
-
-    assert run_drain(config).code == 0
-
-    assert contents(read_topic(config.bootstrap_servers, config.sink)) == [
-        (0, *record) for record in (records[0], records[2])
-    ]
 
 
 @pytest.mark.parametrize(("into", "codec"), [("sink", "none"), ("sink", "lz4"), ("quarantine", "lz4")])

@@ -36,8 +36,6 @@ from tests.support.kafka.topics import (
 from tests.support.verify.certificate import certificate
 from tests.support.worker.process import (
     New,
-    PipelineConfig,
-    WorkerConfig,
     new,
     new_config,
     produce,
@@ -268,14 +266,3 @@ def test_a_config_that_is_wrong_starts_nothing(broker: Broker, tmp_path: Path) -
     assert ended.code == 2
     assert "worker.guarantee" in ended.stderr
     assert not config.state_dir.exists()
-
-
-def test_a_broker_that_is_not_there_is_named(tmp_path: Path) -> None:
-    config = WorkerConfig(
-        tmp_path, "127.0.0.1:1", "nobody", (PipelineConfig("p", "nobody.raw", "nobody.clean"),)
-    )
-
-    ended = run_drain(config)
-
-    assert ended.code == 1
-    assert "127.0.0.1:1" in ended.stderr

@@ -5,15 +5,14 @@ Records, receipts and all codes of quarantine on a real broker; one worker run j
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.judges.rules import EPOCH_HEADER, Rules
-from tests.support.kafka.topics import New, create_topic, dice, group_offsets, int64, sequences
-from tests.support.worker.process import new, new_config, produce, read_topic, run_drain
+from tests.support.kafka.topics import New, dice, group_offsets, sequences
+from tests.support.worker.process import new_config, produce, read_topic, run_drain
 from tests.support.worker.stories import OURS, SINK_LIMIT_BYTES, TIME_MS, Stories, Story, Told, record
 
 if TYPE_CHECKING:
@@ -302,26 +301,3 @@ def test_without_quarantine_the_worker_commits_what_comes_before_and_exits_1_nam
     sink = read_topic(config.bootstrap_servers, config.sink)
     assert [(each.partition, each.value) for each in sink] == [(1, value) for value in values[:2]]
     assert group_offsets(config.bootstrap_servers, config.application_id)[config.source, 1] == 3
-
-
-@pytest.mark.parametrize("quarantine", [False, True], ids=["no quarantine", "quarantine refuses it too"])
-def test_where_nothing_takes_a_large_record_the_worker_stops_before_it_and_says_which_topic_needs_what(
-    broker: Broker, tmp_path: Path, *, quarantine: bool
-) -> None:
-    config = new_config(broker.bootstrap_servers, tmp_path)
-    if quarantine:
-        config = config.with_quarantine()
-    topics = [config.sink, config.quarantine] if quarantine else [config.sink]
-    for topic in topics:
-        create_topic(config.bootstrap_servers, topic, 1, {"max.message.bytes": str(SINK_LIMIT_BYTES)})
-    large = New(b"k", LARGE, (("seq", int64(2)),), TIME_MS)
-    produce(config.bootstrap_servers, config.source, [new(1), large, new(3)])
-
-    ended = run_drain(config)
-
-    assert ended.code == 1
-    assert f"{config.source}:0:1" in ended.stderr
-    asked = re.search(rf"{re.escape(topics[-1])} needs max.message.bytes of at least (\d+)", ended.stderr)
-    assert asked, ended.stderr
-    assert int(asked[1]) > len(LARGE)
-    assert sequences(read_topic(config.bootstrap_servers, config.sink)) == [1]

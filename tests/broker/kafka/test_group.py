@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import threading
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.kafka.topics import group_members, open_transactions, until
+from tests.support.kafka.topics import group_members, until
 from tests.support.worker.process import (
     Worker,
     WorkerConfig,
-    contents,
     deduplicated,
     new,
     new_config,
     produce,
     read_topic,
-    run_drain,
     start_worker,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.support.kafka.broker import Broker
@@ -31,29 +26,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.broker
 
 PARTITIONS = 4
-
-
-@contextmanager
-def load(config: WorkerConfig) -> Iterator[None]:
-    """Produce into all partitions, a third of it sent again, until the block ends."""
-    done = threading.Event()
-
-    def run() -> None:
-        at = 0
-        while not done.is_set():
-            for number in range(PARTITIONS):
-                records = [new(i) for i in range(max(0, at - 50), at + 100)]
-                produce(config.bootstrap_servers, config.source, records, partition=number, codec="lz4")
-            at += 100
-            done.wait(0.1)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        done.set()
-        thread.join()
 
 
 def assigned(worker: Worker) -> int:
@@ -65,31 +37,6 @@ def complete(config: WorkerConfig) -> bool:
     """Whether the sink holds as much as it should."""
     source = deduplicated(read_topic(config.bootstrap_servers, config.source))
     return len(read_topic(config.bootstrap_servers, config.sink)) >= len(source)
-
-
-@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
-def test_a_rebalance_under_load_loses_and_repeats_nothing(
-    broker: Broker, tmp_path: Path, guarantee: str
-) -> None:
-    config = new_config(broker.bootstrap_servers, tmp_path, PARTITIONS, guarantee=guarantee)
-    with load(config), start_worker(config) as first:
-        first.wait_ready()
-        until(lambda: first.metrics().get("seqmark_records_total{pipeline=p,verdict=pass}"), "records pass")
-        with start_worker(config) as second:
-            until(lambda: (assigned(first), assigned(second)) == (2, 2), "they share the partitions")
-            second.wait_ready()
-            first.wait_ready()
-            first.terminate()
-            assert first.wait() == 0
-            until(lambda: assigned(second) == 4, "the second has them all")
-            second.wait_ready()
-            second.terminate()
-            assert second.wait() == 0
-
-    assert run_drain(config).code == 0
-    source = read_topic(config.bootstrap_servers, config.source)
-    assert contents(read_topic(config.bootstrap_servers, config.sink)) == contents(deduplicated(source))
-    assert not open_transactions(config.bootstrap_servers, config.application_id)
 
 
 def test_a_worker_that_leaves_is_replaced_at_once(broker: Broker, tmp_path: Path) -> None:

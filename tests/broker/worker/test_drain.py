@@ -53,16 +53,6 @@ def test_an_empty_topic_is_drained_at_once(broker: Broker, tmp_path: Path) -> No
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"state"}
 
 
-def test_partitions_without_records_do_not_keep_it(broker: Broker, tmp_path: Path) -> None:
-    config = new_config(broker.bootstrap_servers, tmp_path, 5)
-    produce(config.bootstrap_servers, config.source, [new(1), new(1), new(2)], partition=3)
-
-    ended = run_drain(config)
-
-    assert ended.code == 0, ended.stderr
-    assert sequences(read_topic(config.bootstrap_servers, config.sink), 3) == [1, 2]
-
-
 def drain_with_late_markers(config: str) -> None:
     """Drain as on a busy broker, and print how often the markers of a commit were seen; in its own process."""
     seen = 0

@@ -61,7 +61,7 @@ def drained(config: WorkerConfig) -> WorkerConfig:
 
 def run_check(config: WorkerConfig) -> subprocess.CompletedProcess[str]:
     """Run ``seqmark check`` to its end."""
-    return forks.run("check", "-c", str(config.write()), folder=config.folder)
+    return forks.inside("check", "-c", str(config.write()), folder=config.folder)
 
 
 def ten(broker: Broker, folder: Path, **worker: object) -> WorkerConfig:
@@ -100,6 +100,7 @@ def test_a_state_of_another_application_whose_name_runs_together_with_ours_is_re
     assert sequences(read_topic(theirs.bootstrap_servers, theirs.sink)) == list(range(12))
 
 
+@pytest.mark.drawn("routed")
 @pytest.mark.parametrize("routed", [False, True])
 def test_a_second_application_writes_a_source_into_a_sink_only_where_it_takes_that_over(
     broker: Broker, tmp_path: Path, *, routed: bool

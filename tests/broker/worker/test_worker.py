@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +13,6 @@ from processor.ops.metrics import Metrics
 from tests.support.kafka.topics import (
     CALL_S,
     add_partitions,
-    create_topic,
     delete_topic,
     open_transaction,
     sequences,
@@ -22,9 +20,6 @@ from tests.support.kafka.topics import (
 )
 from tests.support.worker.process import (
     New,
-    PipelineConfig,
-    contents,
-    deduplicated,
     new,
     new_config,
     produce,
@@ -40,24 +35,6 @@ if TYPE_CHECKING:
     from tests.support.worker.process import Worker
 
 pytestmark = pytest.mark.broker
-
-
-def test_one_worker_runs_two_pipelines(broker: Broker, tmp_path: Path) -> None:
-    config = new_config(broker.bootstrap_servers, tmp_path, 3)
-    bootstrap, name = config.bootstrap_servers, config.application_id
-    create_topic(bootstrap, f"{name}.other.raw", 2)
-    other = PipelineConfig("q", f"{name}.other.raw", f"{name}.other.clean")
-    config = replace(config, pipelines=(*config.pipelines, other))
-    for pipeline, partitions in zip(config.pipelines, (3, 2), strict=True):
-        for number in range(partitions):
-            produce(bootstrap, pipeline.source, [new(i % 7) for i in range(20)], partition=number)
-
-    ended = run_drain(config)
-
-    assert ended.code == 0, ended.stderr
-    for pipeline in config.pipelines:
-        source = read_topic(bootstrap, pipeline.source)
-        assert contents(read_topic(bootstrap, pipeline.sink)) == contents(deduplicated(source))
 
 
 def test_partitions_added_to_the_source_are_picked_up(broker: Broker, tmp_path: Path) -> None:
@@ -280,6 +257,7 @@ def test_a_json_log_has_one_object_a_line(broker: Broker, tmp_path: Path) -> Non
     assert any("ready, partitions [0]" in line["message"] for line in lines)
 
 
+@pytest.mark.drawn("signal")
 @pytest.mark.parametrize("signal", ["SIGTERM", "SIGINT", "SIGHUP"])
 def test_a_signal_stops_the_worker_with_exit_0_and_what_was_taken_in_is_committed(
     broker: Broker, tmp_path: Path, signal: str
