@@ -48,6 +48,7 @@ def whole_run(scene: RouteFill, folder: Path, records: dict[int, list[New]]) -> 
     return scene.places(config.sink)
 
 
+@pytest.mark.drawn("seed")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_backfill_and_routed_worker_are_a_routed_worker_over_all_of_it_at_any_cut(
     broker: Broker, tmp_path: Path, seed: int

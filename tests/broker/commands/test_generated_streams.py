@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from processor.commands.cli import main
 from tests.support.kafka.topics import contents, create_topic
 from tests.support.worker.process import WorkerConfig, new_config, read_topic, run_drain
+from tests.support.worker.several import alone, pipelines_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,13 +25,36 @@ pytestmark = pytest.mark.broker
 PARTITIONS = 3
 RECORDS = 12_000
 HEADER, KEY = {"from": "header", "name": "id"}, {"from": "key"}
+IDS: dict[str, Any] = {"mode": "insert-id", "window": "1h"}
 A, B = ({"from": "value", "pointer": f"/a~1b/{number}"} for number in (2, 0))
 
 
-def config_of(broker: Broker, folder: Path, sequence: dict[str, str], **dedup: Any) -> WorkerConfig:
-    config = new_config(broker.bootstrap_servers, folder, PARTITIONS).with_quarantine()
-    (pipeline,) = config.pipelines
-    return replace(config, pipelines=(replace(pipeline, sequence=sequence, dedup=dedup),))
+DEFINITIONS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
+    "key-and-value": ({"from": "value", "pointer": "/meta/seq"}, {"scope": "key"}),
+    "header-and-epoch": (
+        {"from": "header", "name": "seq", "format": "int32"},
+        {"scope": "header:producer", "epoch": {"from": "header", "name": "epoch", "format": "text"}},
+    ),
+    "partition-and-window": (
+        {"from": "header", "name": "seq", "format": "int64"},
+        {"scope": "partition", "reorder_window": 50},
+    ),
+    "everything": (
+        {"from": "value", "pointer": "/a~1b/2", "format": "text"},
+        {"scope": "header:producer", "epoch": {"from": "value", "pointer": "/a~1b/0"}, "reorder_window": 9},
+    ),
+    "header": ({}, {**IDS, "id": [HEADER]}),
+    "key-refreshed": ({}, {**IDS, "id": [KEY], "refresh": True}),
+    "several-may-be-missing": (
+        {},
+        {**IDS, "id": [A, HEADER, B], "window": "90m", "on_missing": "pass"},
+    ),
+    "what-clicks-have": (
+        {},
+        {**IDS, "id": [{"from": "value", "pointer": "/event_id"}, KEY], "window": "10s"},
+    ),
+    "by-arrival": ({}, {**IDS, "id": [A], "window": "7d", "time": "arrival"}),
+}
 
 
 def generate(config: WorkerConfig, *arguments: str) -> Result:
@@ -38,67 +62,39 @@ def generate(config: WorkerConfig, *arguments: str) -> Result:
     return CliRunner().invoke(main, given)
 
 
-@pytest.mark.parametrize(
-    ("sequence", "dedup"),
-    [
-        pytest.param({"from": "value", "pointer": "/meta/seq"}, {"scope": "key"}, id="key and value"),
-        pytest.param(
-            {"from": "header", "name": "seq", "format": "int32"},
-            {"scope": "header:producer", "epoch": {"from": "header", "name": "epoch", "format": "text"}},
-            id="header and epoch",
-        ),
-        pytest.param(
-            {"from": "header", "name": "seq", "format": "int64"},
-            {"scope": "partition", "reorder_window": 50},
-            id="partition and window",
-        ),
-        pytest.param(
-            {"from": "value", "pointer": "/a~1b/2", "format": "text"},
-            {
-                "scope": "header:producer",
-                "epoch": {"from": "value", "pointer": "/a~1b/0"},
-                "reorder_window": 9,
-            },
-            id="everything",
-        ),
-    ],
-)
-def test_a_worker_passes_and_quarantines_what_the_truth_says(
-    broker: Broker, tmp_path: Path, sequence: dict[str, str], dedup: dict[str, Any]
-) -> None:
-    compare(config_of(broker, tmp_path, sequence, **dedup), tmp_path / "truth.jsonl")
+def config_of(broker: Broker, folder: Path, sequence: dict[str, str]) -> WorkerConfig:
+    config = new_config(broker.bootstrap_servers, folder, PARTITIONS).with_quarantine()
+    return replace(config, pipelines=(replace(config.pipelines[0], sequence=sequence),))
 
 
-@pytest.mark.parametrize(
-    ("parts", "more"),
-    [
-        pytest.param([HEADER], {"window": "1h"}, id="header"),
-        pytest.param([KEY], {"window": "1h", "refresh": True}, id="key, refreshed"),
-        pytest.param([A, HEADER, B], {"window": "90m", "on_missing": "pass"}, id="several, may be missing"),
-        pytest.param(
-            [{"from": "value", "pointer": "/event_id"}, KEY], {"window": "10s"}, id="what clicks have"
-        ),
-        pytest.param([A], {"window": "7d", "time": "arrival"}, id="by arrival"),
-    ],
-)
-def test_a_worker_passes_by_ids_what_the_truth_says(
-    broker: Broker, tmp_path: Path, parts: list[dict[str, str]], more: dict[str, Any]
-) -> None:
-    config = config_of(broker, tmp_path, {}, mode="insert-id", id=parts, **more)
-    compare(config, tmp_path / "truth.jsonl")
-
-
-def compare(config: WorkerConfig, truth: Path) -> None:
-    """Let a worker make a stream clean, and hold what comes out against the truth."""
-    ended = generate(config, "--malformed", "0.005", "--seed", "5", "--truth", str(truth), "--json")
-    assert ended.exit_code == 0, ended.stderr
+@pytest.fixture(scope="module")
+def made(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> tuple[WorkerConfig, dict[str, int]]:
+    """Return pipelines of all definitions that one worker has drained, and how many records pass of each."""
+    config = config_of(broker, tmp_path_factory.mktemp("streams"), {})
+    config = pipelines_of(config, {name: dedup for name, (_, dedup) in DEFINITIONS.items()}, PARTITIONS)
+    pipelines = tuple(replace(each, sequence=DEFINITIONS[each.name][0]) for each in config.pipelines)
+    config = replace(config, pipelines=pipelines)
+    passes = {}
+    for name in DEFINITIONS:
+        truth = str(config.folder / f"{name}.jsonl")
+        given = ("--pipeline", name, "--malformed", "0.005", "--seed", "5", "--truth", truth, "--json")
+        ended = generate(config, *given)
+        assert ended.exit_code == 0, ended.stderr
+        passes[name] = json.loads(ended.stdout)["passes"]
     assert run_drain(config).code == 0
+    return config, passes
 
-    lines = [json.loads(line) for line in truth.read_text().splitlines()]
+
+@pytest.mark.parametrize("name", DEFINITIONS)
+def test_a_worker_passes_and_quarantines_what_the_truth_says(
+    made: tuple[WorkerConfig, dict[str, int]], name: str
+) -> None:
+    config, passes = alone(made[0], name), made[1][name]
+    lines = [json.loads(line) for line in (config.folder / f"{name}.jsonl").read_text().splitlines()]
     source = read_topic(config.bootstrap_servers, config.source)
     assert [(line["partition"], line["offset"]) for line in lines] == [(r.partition, r.offset) for r in source]
     passing = [record for record, line in zip(source, lines, strict=True) if line["passes"]]
-    assert json.loads(ended.stdout)["passes"] == len(passing) > RECORDS * 0.8
+    assert passes == len(passing) > RECORDS * 0.8
     assert contents(read_topic(config.bootstrap_servers, config.sink)) == contents(passing)
 
     bad = [(r.partition, r.key, r.value, line["quarantine"]) for r, line in zip(source, lines, strict=True)

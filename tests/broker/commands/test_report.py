@@ -152,17 +152,16 @@ def test_aborted_and_open_transactions_are_not_counted(config: WorkerConfig) -> 
     assert page.tables["What was read for p"][1] == [config.source, "0", "0", "4", "1"]
 
 
-@pytest.mark.parametrize(
-    ("action", "shown"),
-    [
-        ("pass", {"clean": 5, "quarantined": 0, "collisions in clean": 2}),
-        ("drop", {"clean": 3, "collision": 2, "quarantined": 0}),
-        ("quarantine", {"clean": 3, "quarantined": 2, "collisions in quarantine": 2}),
-    ],
-)
-def test_collisions_are_counted_where_they_went(
-    config: WorkerConfig, action: str, shown: dict[str, int]
-) -> None:
+SHOWN = {
+    "pass": {"clean": 5, "quarantined": 0, "collisions in clean": 2},
+    "drop": {"clean": 3, "collision": 2, "quarantined": 0},
+    "quarantine": {"clean": 3, "quarantined": 2, "collisions in quarantine": 2},
+}
+
+
+@pytest.mark.drawn("action")
+@pytest.mark.parametrize("action", SHOWN)
+def test_collisions_are_counted_where_they_went(config: WorkerConfig, action: str) -> None:
     forged = b'"verdict":"late","action":"drop"'
     told = {"fingerprint": {"of": "bytes"}, "on_collision": action}
     dedup = {"mode": "insert-id", "id": [{"from": "key"}], "window": "1h", **told}
@@ -175,7 +174,7 @@ def test_collisions_are_counted_where_they_went(
 
     assert done.exit_code == 0, done.stderr
     head, *_, foot = page.tables["Records of p by the hour"]
-    expected = {"raw": 6, "duplicate": 1, "not judged yet": 0, **shown}
+    expected = {"raw": 6, "duplicate": 1, "not judged yet": 0, **SHOWN[action]}
     assert dict(zip(head[1:], map(int, foot[1:]), strict=True)) == expected
     assert "It adds up" in page.text
     said = json.loads(done.stdout.splitlines()[0])

@@ -48,7 +48,7 @@ def test_a_verdict_record_says_what_no_receipt_says(config: WorkerConfig) -> Non
     assert (pending.outcome, pending.verdict, pending.exit_code) == (Outcome.PENDING, None, 0)
 
     def asked(*words: str) -> tuple[int, str]:
-        ended = forks.run("explain", "-c", str(config.write()), *words, folder=config.folder)
+        ended = forks.inside("explain", "-c", str(config.write()), *words, folder=config.folder)
         return ended.returncode, ended.stdout + ended.stderr
 
     code, said = asked(f"{config.source}:0:4")

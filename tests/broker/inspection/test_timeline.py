@@ -78,7 +78,7 @@ def _short(text: str) -> str:
 
 
 def explain(config: WorkerConfig, *words: str) -> Told:
-    ended = forks.run("explain", "-c", str(config.write()), "--json", *words, folder=config.folder)
+    ended = forks.inside("explain", "-c", str(config.write()), "--json", *words, folder=config.folder)
     lines = [json.loads(line) for line in ended.stdout.splitlines()]
     assert lines, ended.stderr
     return Told(ended.returncode, lines[:-1], lines[-1], ended.stderr)
@@ -159,13 +159,13 @@ def test_what_nothing_has_is_said_with_since_when(judged: WorkerConfig) -> None:
         {"partition": 0, "offset": 0, "timestamp": NOW_MS},
         {"partition": 1, "offset": 0, "timestamp": NOW_MS + 10},
     ]
-    ended = forks.run("explain", "-c", str(judged.write()), "--id", "nobody", folder=judged.folder)
+    ended = forks.inside("explain", "-c", str(judged.write()), "--id", "nobody", folder=judged.folder)
     assert "id nobody: nothing that is retained has it; looked at" in ended.stdout
     assert "of the source since" in ended.stdout
 
 
 def test_people_read_a_line_per_record(judged: WorkerConfig) -> None:
-    ended = forks.run("explain", "-c", str(judged.write()), "--id", "a", folder=judged.folder)
+    ended = forks.inside("explain", "-c", str(judged.write()), "--id", "a", folder=judged.folder)
     text = ended.stdout.replace(judged.source.removesuffix(".raw"), "events")
 
     state, *records, certificate, looked = text.splitlines()

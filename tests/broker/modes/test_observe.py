@@ -222,7 +222,7 @@ def test_read_and_status_say_what_would_have_become_of_it(switched: WorkerConfig
     path = str(config.write())
 
     def said(command: str, *arguments: str) -> str:
-        done = forks.run(command, "-c", path, *arguments, folder=config.folder)
+        done = forks.inside(command, "-c", path, *arguments, folder=config.folder)
         assert done.returncode == 0, done.stderr
         return done.stdout
 

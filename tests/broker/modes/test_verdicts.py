@@ -241,7 +241,7 @@ def test_explain_finds_verdicts_that_contradict_the_other_topics(written: dict[s
     ):
         other = corrupted(config, "verdicts", change)
         words = ("explain", "-c", str(other.write()), f"{config.source}:0:{offset}")
-        ended = forks.run(*words, folder=other.folder)
+        ended = forks.inside(*words, folder=other.folder)
         assert ended.returncode == 3, (text, ended.stdout)
         assert text in ended.stdout
 
@@ -278,10 +278,11 @@ def test_the_certificate_finds_verdicts_that_are_cut_doubled_reordered_or_forged
 
 def materialized(config: WorkerConfig, *arguments: str, step: str = "") -> CompletedProcess[str]:
     """Run ``seqmark materialize`` for the first pipeline; with ``step`` it dies there."""
-    env = {"SEQMARK_FAULT_STEP": step} if step else {}
     name = config.pipelines[0].name
     words = ("materialize", "-c", str(config.write()), "--pipeline", name, *arguments)
-    return forks.run(*words, folder=config.folder, env=env)
+    if step:
+        return forks.run(*words, folder=config.folder, env={"SEQMARK_FAULT_STEP": step})
+    return forks.inside(*words, folder=config.folder)
 
 
 def named_sink(config: WorkerConfig, topic: str) -> WorkerConfig:
@@ -312,7 +313,7 @@ def test_materialize_writes_the_sink_that_records_would_have_written_whatever_ki
 
 def verdicts_status(config: WorkerConfig) -> dict[str, Any]:
     """Return what ``seqmark status`` says of the first pipeline's verdicts."""
-    said = forks.run("status", "-c", str(config.write()), "--json", folder=config.folder).stdout
+    said = forks.inside("status", "-c", str(config.write()), "--json", folder=config.folder).stdout
     found: dict[str, Any] = json.loads(said.splitlines()[1])["verdicts"]
     return found
 
@@ -613,7 +614,7 @@ def test_a_sink_beside_verdicts_that_began_alone_is_not_said_to_be_proved(
 def test_after_a_reset_the_ranges_begin_at_its_offset(written: dict[str, WorkerConfig]) -> None:
     config = of(written["both"], "aside")
     words = ("reset", "-c", str(config.write()), "--pipeline", "aside", "--to-offset", "0:6")
-    ended = forks.run(*words, folder=config.folder)
+    ended = forks.inside(*words, folder=config.folder)
     assert ended.returncode == 0, ended.stderr
     again = run_drain(config)
     assert again.code == 0, again.stderr

@@ -1,4 +1,4 @@
-"""Is a run that was killed, after whichever step, as if it had never been, or as if it had not been killed?"""
+"""Does a run end as it should, by a signal and with executors of its own? Kills are `test_random_kills`'s."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from processor.errors import StopError
 from spark_sink.batch.job import BatchJob, BatchOptions, BatchStep
-from tests.support.batches.scene import DAY, START, Audience, BatchScene, some_rows
+from tests.support.batches.scene import Audience, BatchScene, some_rows
 from tests.support.kafka.topics import dice
 from tests.support.spark_sink.job import ROOT
 
@@ -67,46 +67,7 @@ def halted(scene: BatchScene, step: BatchStep) -> Iterator[subprocess.Popen[str]
             process.kill()
 
 
-FORMATS: dict[str, list[BatchStep]] = {
-    "parquet": [each for each in BatchStep if each is not BatchStep.PUT],
-    "delta": [BatchStep.WRITTEN, BatchStep.PUT, BatchStep.COMMITTED],
-    "iceberg": [BatchStep.WRITTEN, BatchStep.PUT, BatchStep.COMMITTED],
-}
-
-
-@pytest.mark.timeout(2 * WAIT_S)
-@pytest.mark.drawn("step")
-@pytest.mark.parametrize(("lake", "step"), [(lake, step) for lake, steps in FORMATS.items() for step in steps])
-def test_a_run_that_is_killed_after_a_step_and_started_again_is_as_if_undisturbed(
-    spark: SparkSession, tmp_path: Path, lake: str, step: BatchStep
-) -> None:
-    scene, chance = BatchScene(spark, tmp_path, lake=lake, **RENAMES), dice(7)
-    first = some_rows(chance, "a.parquet", 60)
-    scene.run([scene.write("a.parquet", first)], run="first")
-    scene.truth.run("first", first)
-    second = some_rows(chance, "b.parquet", 60, first_day=1)
-    paths = [str(scene.raw / "a.parquet"), scene.write("b.parquet", second)]
-    options = {"run": "again", "since": "2026-01-02"}
-
-    killed = command(
-        scene,
-        *(each for path in paths for each in ("--input", path)),
-        "--run",
-        "again",
-        "--from",
-        "2026-01-02",
-        step=step,
-    )
-
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
-    committed = step in {BatchStep.COMMITTED, BatchStep.CLEARED}
-    if not committed:
-        scene.assert_true()
-    outcome = scene.run(paths, **options)
-    assert outcome.earlier is committed
-    scene.truth.run("again", first + second, since=START + DAY)
-    scene.assert_true()
-    assert not list((scene.out / "_seqmark" / "staging").glob("*"))
+FORMATS = ("parquet", "delta", "iceberg")
 
 
 def test_executors_in_processes_of_their_own_do_the_same(spark: SparkSession, tmp_path: Path) -> None:
@@ -178,16 +139,3 @@ def run_without_workers(scene: BatchScene, options: BatchOptions, step: BatchSte
         else:
             break
     return kills
-
-
-def test_python_workers_that_are_killed_change_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    scene, chance = BatchScene(spark, tmp_path, **RENAMES), dice(8)
-    for number, step in enumerate((BatchStep.EXTRACTED, BatchStep.JUDGED)):
-        rows = some_rows(chance, f"{number}.parquet", 60)
-        path = scene.write(f"{number}.parquet", rows)
-
-        kills = run_without_workers(scene, BatchOptions([path], f"run-{number}"), step)
-
-        assert kills.killed
-        scene.truth.run(f"run-{number}", rows)
-        scene.assert_true()

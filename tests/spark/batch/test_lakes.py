@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:unclosed <so
 RENAMES: dict[str, Any] = {"fingerprint": {"exclude": ["occurred_at"]}, "on_collision": "rename"}
 
 
-@pytest.fixture(params=list(LAKES))
+@pytest.fixture(params=[pytest.param(each, marks=pytest.mark.drawn("lake")) for each in LAKES])
 def lake(request: pytest.FixtureRequest, spark: SparkSession) -> Lake:
     """Give what another program does to a table of a format."""
     return LAKES[request.param](spark)

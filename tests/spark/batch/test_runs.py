@@ -40,6 +40,7 @@ def in_many_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inspect, "_SPLIT_BYTES", 2_000)
 
 
+@pytest.mark.drawn("way")
 @pytest.mark.parametrize(
     ("way", "kind"), [*((way, "parquet") for way in WAYS), ("ids", "json"), ("rename first", "json")]
 )
@@ -70,6 +71,7 @@ def test_rows_are_judged_as_the_contract_says_whatever_the_runs(
     scene.assert_true()
 
 
+@pytest.mark.drawn("way")
 @pytest.mark.parametrize(("way", "window"), [("ids", "1d"), ("ids", "9d"), ("pass", "9d"), ("tag", "1d")])
 def test_without_receipts_the_same_rows_are_kept(
     spark: SparkSession, tmp_path: Path, way: str, window: str

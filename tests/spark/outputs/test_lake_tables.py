@@ -98,7 +98,7 @@ class Scene:
         return sum(not each.name.startswith(".") for each in (self.table / LOGS[self.kind]).glob("*.json"))
 
 
-@pytest.fixture(params=list(LOGS))
+@pytest.fixture(params=[pytest.param(each, marks=pytest.mark.drawn("scene")) for each in LOGS])
 def scene(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Scene:
     """Give an aggregate that has not begun."""
     return Scene(spark, tmp_path, request.param)

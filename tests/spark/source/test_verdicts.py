@@ -304,7 +304,7 @@ def test_a_partition_whose_verdicts_have_all_expired_goes_on_where_they_do_and_n
     at = forgotten()
     fed(20)
     words = ("reset", "-c", str(config.write()), "--pipeline", "clicks", "--to-offset", "0:15")
-    reset = forks.run(*words, folder=config.folder)
+    reset = forks.inside(*words, folder=config.folder)
     assert reset.returncode == 0, reset.stderr
     drained(config)
     with pytest.raises(StopError, match=r"begins anew at source offset 15.*`accept_loss`"):
@@ -425,7 +425,7 @@ def test_what_a_reset_puts_there_again_comes_again_as_it_stands_in_the_clean_top
     drained(config)
     before = ended(options)
     words = ("reset", "-c", str(config.write()), "--pipeline", "clicks", "--to-offset", "0:5")
-    reset = forks.run(*words, folder=config.folder)
+    reset = forks.inside(*words, folder=config.folder)
     assert reset.returncode == 0, reset.stderr
     drained(config)
     after = ended(options)

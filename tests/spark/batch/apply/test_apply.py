@@ -43,7 +43,7 @@ pytestmark = [
 WAIT_S = 300
 
 
-@pytest.fixture(params=list(LAKES))
+@pytest.fixture(params=[pytest.param(each, marks=pytest.mark.drawn("lake")) for each in LAKES])
 def lake(request: pytest.FixtureRequest, spark: SparkSession) -> Lake:
     """Give what another program does to a table of a format."""
     return LAKES[request.param](spark)

@@ -44,6 +44,7 @@ def options(cuts: Mapping[int, int]) -> list[str]:
     return [option for number, cut in cuts.items() for option in ("--cut", f"{number}:{cut}")]
 
 
+@pytest.mark.drawn("seed")
 @pytest.mark.parametrize("seed", [1, 2])
 def test_backfill_of_json_lines_and_worker_are_a_worker_over_all_of_it_at_any_cut(
     broker: Broker, tmp_path: Path, spark: SparkSession, seed: int
@@ -100,6 +101,7 @@ def test_keys_say_the_partition_and_a_time_the_cut(broker: Broker, tmp_path: Pat
     scene.assert_goes_on(until, {0: cut, 1: cut})
 
 
+@pytest.mark.drawn("by")
 @pytest.mark.parametrize("by", ["offset", "time"])
 def test_an_archive_of_the_source_is_taken_up_to_the_cut_only(
     broker: Broker, tmp_path: Path, spark: SparkSession, by: str
@@ -187,6 +189,7 @@ def test_an_id_that_a_duplicate_renews_is_remembered_from_its_last_copy_on(
     scene.assert_goes_on(until, until)
 
 
+@pytest.mark.drawn("kind")
 @pytest.mark.parametrize("kind", ["json", "parquet"])
 def test_what_collides_with_a_history_is_told_from_its_copies(
     broker: Broker, tmp_path: Path, spark: SparkSession, kind: str

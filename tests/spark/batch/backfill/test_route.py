@@ -56,6 +56,7 @@ def scene(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> RouteFill
     return made
 
 
+@pytest.mark.drawn("kind")
 @pytest.mark.parametrize("kind", ["json", "parquet"])
 def test_backfill_of_files_and_routed_worker_go_on_wherever_the_rows_stood(
     broker: Broker, tmp_path: Path, spark: SparkSession, kind: str

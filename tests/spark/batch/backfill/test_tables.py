@@ -105,6 +105,7 @@ def test_a_renamed_row_whose_id_has_several_columns_is_refused(
     assert "--columns partition=COL" in said
 
 
+@pytest.mark.drawn("lake")
 @pytest.mark.parametrize("lake", list(LAKES))
 def test_of_a_clean_table_in_a_lake_the_files_that_its_log_names_are_the_history(
     keyed: FillScene, tmp_path: Path, spark: SparkSession, lake: str
