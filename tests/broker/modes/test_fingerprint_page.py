@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support.worker.process import New, WorkerConfig, new_config, produce, read_topic, run_drain
+from tests.support.worker.several import alone, pipelines_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,18 +32,21 @@ NEW_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-
 HEADERS = {"seqmark.collision", "seqmark.original_id", "seqmark.error"}
 
 
-def drained(broker: Broker, folder: Path, action: str) -> WorkerConfig:
-    config = new_config(broker.bootstrap_servers, folder).with_duplicates().with_quarantine()
-    dedup = {**DEDUP, "on_collision": action}
-    if action != "rename":
-        del dedup["rename"]
-    config = replace(config, pipelines=(replace(config.pipelines[0], dedup=dedup),))
-    sent = [New(b"key", value.encode(), (), NOTE["timestamp"]) for value in SOURCE]
-    produce(config.bootstrap_servers, config.source, sent)
+@pytest.fixture(scope="module")
+def judged(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> WorkerConfig:
+    """Return a pipeline per action that has judged the page's records."""
+    config = new_config(broker.bootstrap_servers, tmp_path_factory.mktemp("page"))
+    definitions = {action: {**DEDUP, "on_collision": action} for action in SHOWN}
+    for action in definitions.keys() - {"rename"}:
+        del definitions[action]["rename"]
+    config = pipelines_of(config.with_duplicates().with_quarantine(), definitions)
+    for each in config.pipelines:
+        sent = [New(b"key", value.encode(), (), NOTE["timestamp"]) for value in SOURCE]
+        produce(config.bootstrap_servers, each.source, sent)
     ended = run_drain(config)
     assert ended.code == 0, ended.stderr
     # Copies of what is not in the sink collide again.
-    assert f"collision {2 if action in {'quarantine', 'drop'} else 1} (" in ended.stdout
+    assert (ended.stdout.count("collision 1 ("), ended.stdout.count("collision 2 (")) == (3, 2)
     return config
 
 
@@ -80,16 +83,16 @@ def test_the_page_shows_every_action() -> None:
 
 
 @pytest.mark.parametrize("action", SHOWN)
-def test_the_records_after_an_action_are_those_of_the_page(broker: Broker, tmp_path: Path, action: str) -> None:
-    config = drained(broker, tmp_path, action)
+def test_the_records_after_an_action_are_those_of_the_page(judged: WorkerConfig, action: str) -> None:
+    config = alone(judged, action)
     assert alike("\n".join(lines_of(config)), config) == alike(SHOWN[action], config)
 
 
-def test_the_note_has_the_fields_of_the_page(broker: Broker, tmp_path: Path) -> None:
-    config = drained(broker, tmp_path, "rename")
+def test_the_note_has_the_fields_of_the_page(judged: WorkerConfig) -> None:
+    config = alone(judged, "rename")
     receipts = read_topic(config.bootstrap_servers, config.duplicates)
     (text,) = [each.value.decode() for each in receipts if each.value and b'"collision"' in each.value]
-    note = json.loads(text.replace(config.source, "clicks"))
+    note = json.loads(text.replace(config.source, "clicks")) | {"pipeline": NOTE["pipeline"]}
     assert list(note) == list(NOTE)
     secret = ("fingerprint", "owner_fingerprint", "new_id")
     assert {name: each for name, each in note.items() if name not in secret} == {

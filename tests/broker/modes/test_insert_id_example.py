@@ -23,6 +23,7 @@ RECORDS = 20_000
 KEPT = "seqmark.original_id"
 
 
+@pytest.mark.drawn("window")
 @pytest.mark.parametrize("window", ["7d", "1h"])
 @pytest.mark.parametrize(
     "example", ["insert-id.toml", "insert-id-bloom.toml", "content.toml", "fingerprint.toml"]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import json
 import os
 import re
-import shutil
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -23,7 +21,6 @@ from spark_sink.batch.job import BatchJob, BatchOptions
 from tests.support.batches.scene import DAY, START, Audience, BatchScene, some_rows
 from tests.support.batches.truth import FileRow
 from tests.support.kafka.topics import dice
-from tests.unit.spark_sink.batch.test_written_elsewhere import GOLDEN
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -283,42 +280,6 @@ def test_numbers_of_json_keep_their_digits_or_their_row_does_not_count(
     assert {row["x"] for row in scene.rows()} == {"9007199254740993", "0.5"}
 
 
-def test_a_model_says_what_columns_of_json_are(spark: SparkSession, tmp_path: Path) -> None:
-    scene = BatchScene(spark, tmp_path, "json", schema="schemas.events:ClickEvent", columns={"extra": "date"})
-    right = {
-        "event_id": "a",
-        "occurred_at": "2026-01-01T00:00:00Z",
-        "campaign": "c",
-        "user_id": "u",
-        "page": "/",
-    }
-    wrong = right | {"event_id": "b", "amount": "much"}
-    later = right | {"event_id": "c", "occurred_at": 1_772_442_000}
-    text = "".join(
-        json.dumps(each) + "\n" for each in (right | {"amount": "1.50", "extra": "2026-01-01"}, wrong, later)
-    )
-    (scene.raw / "a.jsonl").write_text(text)
-
-    counts = scene.run().counts
-
-    assert (counts["kept"], counts["quarantined"]) == (2, 1)
-    assert {str(row["seqmark_date"]) for row in scene.rows()} == {"2026-01-01", "2026-03-02"}
-    fields = {each.name: each.dataType.simpleString() for each in read_clean(spark, str(scene.out)).schema}
-    assert (fields["occurred_at"], fields["extra"]) == ("timestamp", "date")
-    assert fields["amount"].startswith("decimal(")
-
-
-def test_files_of_spark_and_of_others_have_one_kind_of_time(spark: SparkSession, tmp_path: Path) -> None:
-    scene = BatchScene(spark, tmp_path, id=["id"], event_time="t")
-    for name in ("spark-3.5.6.parquet", "spark-4.0.0.parquet", "pandas.parquet"):
-        shutil.copy(GOLDEN / name, scene.raw / name)
-
-    assert scene.run().counts["kept"] == 2  # Spark's two have one id
-
-    kept = read_clean(spark, str(scene.out)).selectExpr("t = timestamp'2026-03-02T09:00:00Z' same", "typeof(t)")
-    assert {tuple(each) for each in kept.collect()} == {(True, "timestamp")}
-
-
 def test_files_of_one_name_size_and_time_in_two_folders_are_two(spark: SparkSession, tmp_path: Path) -> None:
     scene = BatchScene(spark, tmp_path, "json")
     folders = [scene.raw / each for each in "abc"]
@@ -410,26 +371,6 @@ def test_the_same_id_is_the_same_whatever_it_is_written_in(spark: SparkSession, 
     assert scene.run([str(file)]).counts["duplicates"] == 1
     file.write_text(f"{escaped}\n{other}\n")
     refused(scene, str(file), "column number is string in the input and int64 in the table")
-
-
-def test_whole_numbers_without_sign_and_bytes_make_ids(spark: SparkSession, tmp_path: Path) -> None:
-    scene = BatchScene(spark, tmp_path)
-    scene.table["id"] = ["event_id", "number"]
-    columns: dict[str, Any] = {
-        "event_id": pa.array([b"\xff" * 4, b"abcd"], pa.binary(4)),
-        "occurred_at": pa.array([START.replace(tzinfo=None)] * 2, pa.timestamp("ns")),
-        "number": pa.array([1, 2**64 - 1], pa.uint64()),
-    }
-    scene.run([table(scene, "a.parquet", **columns)])
-
-    assert scene.run([table(scene, "b.parquet", **columns)]).counts["duplicates"] == 2
-
-    told = {tuple(row["id"]) for row in scene.rows("duplicates")}
-    assert told == {('{"base64":"/////w=="}', "1"), ("abcd", str(2**64 - 1))}
-    assert {(bytes(row["event_id"]), int(row["number"])) for row in scene.rows()} == {
-        (b"\xff" * 4, 1),
-        (b"abcd", 2**64 - 1),
-    }
 
 
 def test_a_table_whose_ids_are_made_otherwise_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -167,33 +167,6 @@ def test_a_backlog_of_partitions_of_all_sizes_is_cut_by_time_across_a_stop_and_a
     assert len([each for each in sizes(tmp_path) if each]) >= len(sent) / BOUND
 
 
-def test_a_partition_that_was_down_and_one_that_is_added_lose_nothing_while_others_have_a_backlog(
-    spark: SparkSession, broker: Broker, tmp_path: Path
-) -> None:
-    topic, bootstrap = unique("clean"), broker.bootstrap_servers
-    create_topic(bootstrap, topic, 3)
-    sent = clicks(0, 150) + clicks(1, 120)
-    for number in range(2):
-        send_to(bootstrap, topic, number, [each for each in sent if each.number % MANY == number])
-    found = config(broker, tmp_path, topic)
-
-    stopped(found, 1)
-    read = planned(tmp_path)[-1]
-    # What comes now is older than most of what is there, and not than what was read.
-    hours = 24 * DAYS * max(read["0"] / 150, read["1"] / 120)
-    assert 0 < hours < 60
-    add_partitions(bootstrap, topic, 4)
-    came = clicks(2, 120, first=hours) + clicks(3, 60, first=hours, last=hours + 12)
-    for number in (2, 3):
-        send_to(bootstrap, topic, number, [each for each in came if each.number % MANY == number])
-    send_to(bootstrap, topic, 0, [END])
-    run(found)
-
-    assert written_aside(tmp_path / "checkpoint-files-aside", "late") == []
-    assert counted(spark, tmp_path) == expected(sent + came)
-    assert max(sizes(tmp_path)) <= BOUND
-
-
 def test_a_stream_of_ones_own_is_cut_by_time_in_topics_of_many_record_batches(broker: Broker) -> None:
     topic, bootstrap = unique("clean"), broker.bootstrap_servers
     create_topic(bootstrap, topic, 2)
