@@ -191,31 +191,6 @@ def test_a_topic_without_records_is_refused_with_the_reason(broker: Broker, tmp_
     assert "has no records" in ended.stderr
 
 
-def test_what_is_no_json_cannot_be_judged_by_a_field_and_another_way_is_recommended(
-    broker: Broker, tmp_path: Path
-) -> None:
-    records = [each._replace(value=b"\x00not json") for each in stream()]
-    found = simulated(own(broker, tmp_path, records, id=[CLICK]))
-
-    assert found["ways"][0]["quarantined"] == {"value_not_json": 205}
-    assert found["recommended"]["dedup"]["id"] == [HEADER]
-    assert found["ways"][1]["way"] == "proposed"
-
-
-def test_a_record_from_the_future_moves_the_clock_no_further_than_a_worker_lets_it(
-    broker: Broker, tmp_path: Path
-) -> None:
-    now = int(time.time() * 1000)
-    ahead = New(b"u", b"{}", (("id", b"ahead"),), now + 50 * 60_000)
-    records = [each._replace(timestamp=now) for each in stream()]
-    path = own(broker, tmp_path, [*records[:200], ahead, *records[200:]], window="10m")
-    (way,) = simulated(path)["ways"][:1]
-    (row,) = [each for each in way["windows"] if each["configured"]]
-
-    assert way["ahead"] == 1
-    assert row["caught"]["value"] == 5
-
-
 def test_it_reads_only_what_came_since_a_time_or_the_newest_records(broker: Broker, tmp_path: Path) -> None:
     path = own(broker, tmp_path, stream())
 

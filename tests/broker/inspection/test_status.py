@@ -244,15 +244,6 @@ def test_a_watch_into_a_file_prints_look_after_look(config: WorkerConfig, tmp_pa
     assert (tmp_path / "err").read_text() == ""
 
 
-def test_a_source_that_does_not_exist_is_a_problem_and_no_failure(config: WorkerConfig) -> None:
-    gone = {"SEQMARK_PIPELINES__0__SOURCE": "no.such.topic"}
-
-    found = told(config, gone).pipelines["p"]
-
-    assert found["says"] == "p: its source no.such.topic does not exist"
-    assert found["problems"]
-
-
 def test_where_no_broker_answers_it_says_so_and_shows_what_lies_here(config: WorkerConfig) -> None:
     result = seqmark(config, env=NOBODY)
 
@@ -261,10 +252,3 @@ def test_where_no_broker_answers_it_says_so_and_shows_what_lies_here(config: Wor
     assert config.changelog in result.stdout
     assert "no broker at 127.0.0.1:9: is it running" in result.stderr
     assert told(config, NOBODY, 1).group["reachable"] is False
-
-
-def test_a_pipeline_that_is_not_in_the_config_is_refused(config: WorkerConfig) -> None:
-    result = seqmark(config, "--pipeline", "q")
-
-    assert result.exit_code == 2
-    assert "there is no pipeline q; in this config: p, routed" in result.stderr

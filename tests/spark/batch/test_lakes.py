@@ -83,20 +83,6 @@ def test_rows_are_those_of_the_contract_whoever_merges_files_between_two_runs(
     assert told.total(KEPT) == len(scene.truth.kept)
 
 
-def test_of_a_first_run_that_dies_nothing_counts(lake: Lake, tmp_path: Path) -> None:
-    scene = BatchScene(lake.spark, tmp_path, lake=lake.name)
-    rows = some_rows(dice(1), "a.parquet", 30)
-    path = scene.write("a.parquet", rows)
-
-    with pytest.raises(DiesError):
-        BatchJob(lake.spark, scene.batch, BatchOptions([path], "first"), ActsAt(BatchStep.PUT, die)).run()
-
-    assert [scene.rows(kind) for kind in scene.kinds] == [[], [], []]
-    scene.run([path], run="first")
-    scene.truth.run("first", rows)
-    scene.assert_true()
-
-
 @pytest.mark.parametrize("step", [BatchStep.PUT, BatchStep.COMMITTED])
 def test_a_run_that_dies_at_a_step_counts_by_the_tables_own_log_alone(
     lake: Lake, tmp_path: Path, step: BatchStep
@@ -173,23 +159,6 @@ def test_a_run_is_refused_where_another_program_changes_the_table_meanwhile(lake
     scene.assert_true()
     scene.run([path], run="slow")
     scene.truth.run("slow", rows)
-    scene.assert_true()
-
-
-def test_who_passes_the_lock_still_cannot_commit_over_another(lake: Lake, tmp_path: Path) -> None:
-    scene = BatchScene(lake.spark, tmp_path, lake=lake.name)
-    path = run(scene, "first")
-
-    def overtake() -> None:
-        (scene.out / "_seqmark" / "lock").unlink()
-        run(scene, "faster", first_day=1)
-
-    slow = ActsAt(BatchStep.WRITTEN, overtake)
-    with pytest.raises(
-        StopError, match=r"another run has committed to .* meanwhile: nothing of this one counts"
-    ):
-        BatchJob(lake.spark, scene.batch, BatchOptions([path], "slow"), slow).run()
-
     scene.assert_true()
 
 
@@ -354,16 +323,6 @@ def test_commits_that_the_log_knows_and_nobody_finds_are_refused(lake: Lake, tmp
         StopError, match=r"00000002\.json has counted, and the table's log knows those up to 1 only"
     ):
         scene.rows("duplicates")
-
-
-def test_a_dry_run_counts_and_makes_no_table(lake: Lake, tmp_path: Path) -> None:
-    scene = BatchScene(lake.spark, tmp_path, lake=lake.name)
-    scene.write("a.parquet", some_rows(dice(1), "a.parquet", 30))
-
-    dry = scene.run(dry=True)
-
-    assert [each.name for each in scene.out.rglob("*") if each.is_file()] == ["lock"]
-    assert dry.counts == {name: number for name, number in scene.run().counts.items() if name != "dates"}
 
 
 def test_a_delta_table_is_an_input_as_it_is_when_the_run_begins(spark: SparkSession, tmp_path: Path) -> None:

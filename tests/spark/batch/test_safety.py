@@ -260,18 +260,3 @@ def test_what_is_made_again_by_other_rules_is_made_again(spark: SparkSession, tm
 
     assert (again.earlier, again.counts["kept"]) == (False, 1)
     assert scene.run(since="2026-01-01").earlier
-
-
-def test_new_ids_are_the_same_in_every_run_into_one_output(spark: SparkSession, tmp_path: Path) -> None:
-    scene = BatchScene(spark, tmp_path, fingerprint={"exclude": ["occurred_at"]}, on_collision="rename")
-    rows = some_rows(dice(3), "a.parquet", 60)
-    path = scene.write("a.parquet", rows)
-    scene.run([path])
-    first = {row["seqmark_row"]: row["event_id"] for row in scene.rows() if row["seqmark_original_id"]}
-
-    scene.run([path], since="2025-01-01")
-
-    assert first
-    assert {row["seqmark_row"]: row["event_id"] for row in scene.rows() if row["seqmark_original_id"]} == first
-    noted = {row["row"]: row["new_id"] for row in scene.rows("duplicates") if row["verdict"] == "collision"}
-    assert noted == first

@@ -249,16 +249,6 @@ def test_a_topic_is_known_by_its_id_and_a_run_by_its_topic(make: Make) -> None:
         scene.next()
 
 
-def test_a_dry_run_counts_and_leaves_the_position_where_it_is(make: Make) -> None:
-    scene = make(partitions=1)
-    scene.send(0, dice(9), 30)
-
-    dry = scene.next(dry=True)
-
-    assert [each.name for each in scene.out.rglob("*") if each.is_file()] == ["lock"]
-    assert dry.counts == {name: number for name, number in scene.next().counts.items() if name != "dates"}
-
-
 def test_a_topic_that_is_created_again_while_a_run_begins_is_refused(make: Make) -> None:
     scene = make(partitions=1)
     scene.send(0, dice(9), 5)

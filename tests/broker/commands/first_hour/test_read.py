@@ -87,14 +87,6 @@ def test_programs_get_every_record_that_a_plain_consumer_gets(config: WorkerConf
     }
 
 
-def test_people_get_a_line_per_record_with_the_sequence_as_a_number(config: WorkerConfig) -> None:
-    done = read(config, config.sink)
-
-    lines = done.stdout.splitlines()
-    assert len(lines) == 2 * SENT
-    assert lines[0] == '0:0  2026-01-05T06:00:01.000Z  k1  {"n": 1}  seq=1'
-
-
 def test_receipts_and_quarantined_records_are_sentences(config: WorkerConfig) -> None:
     dropped, bad = (read(config, topic).stdout for topic in (config.duplicates, config.quarantine))
 
@@ -152,14 +144,6 @@ def test_a_wrong_command_line_is_refused(config: WorkerConfig, arguments: list[s
 
     assert done.exit_code == 2
     assert said in re.sub(r"\s+", " ", done.stderr)
-
-
-def test_other_topics_than_those_of_the_config_are_refused_with_near_names(config: WorkerConfig) -> None:
-    unknown, internal = read(config, config.sink[:-1]), read(config, config.changelog)
-
-    assert (unknown.exit_code, internal.exit_code) == (2, 2)
-    assert f"did you mean {config.sink}" in re.sub(r"\s+", " ", unknown.stderr)
-    assert "is the changelog of pipeline p: an internal topic" in re.sub(r"\s+", " ", internal.stderr)
 
 
 def test_a_topic_that_does_not_exist_yet_says_who_creates_it(broker: Broker, config: WorkerConfig) -> None:
