@@ -116,8 +116,8 @@ def test_after_a_reset_a_pipeline_is_as_one_that_has_come_just_so_far(broker: Br
     drained(config)
 
     for name, (rules, to) in CASES.items():
-        source = read_topic(config.bootstrap_servers, alone(config, name).source)
-        said = zip(source, IdModel(rules).judge_all(source), strict=True)
+        records = read_topic(config.bootstrap_servers, alone(config, name).source)
+        said = zip(records, IdModel(rules).judge_all(records), strict=True)
         again = [record for record, each in said if each.verdict == "pass" and record.offset >= to]
         assert contents(sink(alone(config, name))[before[name] :]) == contents(again), name
     told = certificate(config)

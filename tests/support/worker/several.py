@@ -21,7 +21,7 @@ def pipelines_of(
     for name, dedup in definitions.items():
         source = f"{first.source}.{name}"
         create_topic(config.bootstrap_servers, source, partitions)
-        outputs = {
+        outputs: dict[str, Any] = {
             role: topic and f"{source}.{role}"
             for role, topic in (
                 ("sink", first.sink),
