@@ -64,6 +64,8 @@ if TYPE_CHECKING:
 
 SESSION_TIMEOUT_MS = 6_000
 """The least that a broker with Kafka's own defaults takes; restarts are static, so nobody waits for it."""
+SOON_S = 1.0
+"""For an answer that a feed waits for; of a topic that is not there yet none comes."""
 SHORT_CALL_S = 10.0
 """For an answer that another broker can give as well."""
 WAIT_S = 120.0
@@ -183,7 +185,8 @@ class Scene:
             for number in range(self._partitions)
         }
         try:
-            ends = [each.result(CALL_S).offset for each in self._admin.list_offsets(wanted).values()]
+            answers = self._admin.list_offsets(wanted, request_timeout=SOON_S)
+            ends = [each.result(CALL_S).offset for each in answers.values()]
         except KafkaException:  # no worker has made it yet, or its broker is away
             return self._written
         self._written = sum(ends)
