@@ -131,9 +131,7 @@ MODES = {
 
 @pytest.mark.drawn("mode")
 @pytest.mark.parametrize("mode", MODES)
-def test_everything_agrees_and_what_is_kept_and_saved_is_said(
-    broker: Broker, tmp_path: Path, mode: str
-) -> None:
+def test_everything_agrees_and_what_is_saved_is_said(broker: Broker, tmp_path: Path, mode: str) -> None:
     look, records = MODES[mode]
     ended = demo(broker, tmp_path, "--mode", mode, "--records", str(records))
     assert ended.exit_code == 0, ended.stderr

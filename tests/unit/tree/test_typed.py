@@ -79,7 +79,7 @@ is there, and nobody follows.
 """
 _WHEEL = "tests/install/conftest.py::base"
 OTHERWISE = {
-    "make demo": "tests/broker/commands/test_demo.py::test_everything_agrees_and_what_is_kept_and_saved_is_said",
+    "make demo": "tests/broker/commands/test_demo.py::test_everything_agrees_and_what_is_saved_is_said",
     "make dist": "tests/install/conftest.py::built",
     "pip install seqmark-*.whl": _WHEEL,
     "python3 -m venv seqmark": _WHEEL,
