@@ -19,7 +19,7 @@ STAMP := $(VENV)/.made-$(shell { cat requirements.lock pyproject.toml 2>/dev/nul
 
 .DEFAULT_GOAL := help
 # How many seconds of a process, four beside each other, the long tests of `make test-ci` may take.
-BUDGET_S ?= 1500
+BUDGET_S ?= 1000
 # How long `make test-all` takes at most; called again it goes on.
 ALL_S ?= 10800
 

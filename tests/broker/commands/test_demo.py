@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from processor.kafka.plain.consumer import Seen
     from schemas.config import Settings, Sink
     from spark_sink.reading.summary import SummaryRow
-    from tests.support.chromium.browser import Chromium, Look
     from tests.support.kafka.broker import Broker
 
 pytestmark = [
