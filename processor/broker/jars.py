@@ -43,13 +43,15 @@ KAFKA_JARS = ("org.apache.kafka:kafka_2.13:4.3.0", "org.slf4j:slf4j-simple:1.7.3
 _FETCH_TIMEOUT_S = 900
 
 _MANIFEST = "jars.json"
-# Read by Ivy when the user has no settings of his own. `ibiblio` without a root is Maven Central.
+# Read by Ivy when the user has no settings of his own. `ibiblio` without a root is Maven Central. Without
+# `required` Ivy takes a POM that does not come for one that names nothing, and the set for whole.
 _SETTINGS = """<ivysettings>
   <settings defaultResolver="central"/>
   <timeout-constraints>
     <timeout-constraint name="line" connectionTimeout="10000" readTimeout="60000"/>
   </timeout-constraints>
-  <resolvers><ibiblio name="central" m2compatible="true" timeoutConstraint="line"/></resolvers>
+  <resolvers><ibiblio name="central" m2compatible="true" descriptor="required"
+    timeoutConstraint="line"/></resolvers>
 </ivysettings>
 """
 _UNREACHABLE = re.compile(

@@ -6,10 +6,11 @@ import os
 import threading
 import time
 from typing import TYPE_CHECKING
+from zipfile import ZipFile
 
 import pytest
 
-from processor.broker.jars import KAFKA_JARS, _proxy_flags, resolve
+from processor.broker.jars import _SETTINGS, KAFKA_JARS, _proxy_flags, resolve
 from processor.errors import BrokerError
 from tests.support.suite.java import FakeJava
 
@@ -156,6 +157,22 @@ def test_without_network_and_cache_it_says_three_ways_out(cache: Path, monkeypat
     assert str(cache / "ivysettings.xml") in message
     assert not list((cache / "jars").glob("kafka*"))
     assert not list((cache / "jars").glob(".fetch-*"))
+
+
+def test_a_module_whose_pom_does_not_come_is_no_module_without_needs(cache: Path, tmp_path: Path) -> None:
+    # Ivy itself, at a repository with a jar and no POM: what a network that fails for a moment looks like.
+    module = tmp_path / "repository" / "org" / "example" / "thing" / "1.2"
+    module.mkdir(parents=True)
+    with ZipFile(module / "thing-1.2.jar", "w") as jar:
+        jar.writestr("empty", "")
+    cache.mkdir(parents=True)
+    root = f'<ibiblio root="file://{tmp_path}/repository/"'
+    (cache / "ivysettings.xml").write_text(_SETTINGS.replace("<ibiblio", root))
+
+    with pytest.raises(BrokerError, match=r"Ivy cannot resolve the jars of thing:(.|\n)*thing;1.2: not found"):
+        resolve(("org.example:thing:1.2",), "thing")
+
+    assert not list((cache / "jars").glob("thing*"))
 
 
 def test_a_full_disk_is_named_with_the_way_out(
