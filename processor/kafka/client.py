@@ -31,6 +31,7 @@ from processor.kafka.protocol.internals import (
     check_aiokafka,
 )
 from processor.kafka.protocol.leaders import EPOCHS
+from processor.kafka.protocol.refusal import why_refused
 from processor.kafka.protocol.requests import MetadataRequest, plain
 from schemas.changelog.topic_ids import UNKNOWN_ID
 
@@ -265,4 +266,6 @@ async def open_client(
             raise StopError(f"{cannot_resolve(hosts, kafka.bootstrap_servers)}{advice}") from error
         if nobody := await nobody_at(kafka.bootstrap_servers):
             raise StopError(f"{nobody}{advice}") from error
+        if (refused := await why_refused(kafka)) is not None:
+            raise StopError(f"cannot use Kafka at {kafka.bootstrap_servers}: {refused}{advice}") from error
         raise StopError(f"cannot reach Kafka at {kafka.bootstrap_servers}: {error!r}{advice}") from error

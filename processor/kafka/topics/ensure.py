@@ -29,6 +29,7 @@ from typing_extensions import override
 from processor.errors import Problem, RebuildError, SeqmarkError, StopError
 from processor.kafka.addresses import cannot_resolve, host_of, nobody_at, unresolved
 from processor.kafka.options import client_options
+from processor.kafka.protocol.refusal import why_refused
 from processor.kafka.protocol.requests import DescribeTransactionsRequest
 from processor.kafka.protocol.requests import MetadataRequest as OperationsRequest
 from processor.kafka.rights import unwritable
@@ -319,7 +320,7 @@ async def _described(
 
 
 async def _refused(kafka: Kafka, heard: list[str]) -> StopError:
-    """Tell a name that nobody knows, an address where nothing listens, and a broker that does not want us.
+    """Tell a name that nobody knows, an address where nothing listens, and what a broker refuses.
 
     aiokafka says the same of all; ``heard`` is what it has logged.
     """
@@ -330,6 +331,8 @@ async def _refused(kafka: Kafka, heard: list[str]) -> StopError:
         return UnresolvedError(cannot_resolve(unknown, servers))
     if nobody := await nobody_at(servers):
         return UnreachableError(nobody)
+    if (refused := await why_refused(kafka)) is not None:
+        return StopError(f"cannot use Kafka at {servers}: {refused}")
     why = f" ({heard[-1][:_HEARD_CHARACTERS]})" if heard else ""
     return StopError(
         f"{servers} listens, but speaks no Kafka with security_protocol "

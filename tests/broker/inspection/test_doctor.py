@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from processor.commands.cli import main
-from tests.support.kafka.guarded import FIRST, LOST, SECOND, Guarded, guarded_broker
+from tests.support.kafka.security.guarded import FIRST, LOST, SECOND, Guarded, guarded_broker
 from tests.support.kafka.topics import CALL_S, admin, group_offsets, open_transactions
 from tests.support.worker.marks import index_of
 from tests.support.worker.process import WorkerConfig, new, new_config, produce, read_topic, run_drain

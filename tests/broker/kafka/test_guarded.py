@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from confluent_kafka.admin import AclOperation, ResourceType
 
 from processor.commands.cli import main
-from tests.support.kafka.guarded import FIRST, SECOND, SESSION_MS, Guarded, guarded_broker
+from tests.support.kafka.security.guarded import FIRST, SECOND, SESSION_MS, Guarded, guarded_broker
 from tests.support.kafka.topics import create_topic, sequences
 from tests.support.worker.marks import index_of
 from tests.support.worker.process import (

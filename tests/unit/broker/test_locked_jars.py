@@ -12,7 +12,7 @@ import pytest
 from processor.broker.jars import KAFKA_JARS
 from processor.broker.locked_jars import UnreachableJarError, download, locked, mirror
 from processor.errors import BrokerError
-from tests.support.kafka.certificates import Authority
+from tests.support.kafka.security.certificates import Authority
 
 if TYPE_CHECKING:
     from pathlib import Path

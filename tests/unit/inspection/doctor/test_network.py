@@ -13,7 +13,7 @@ from processor.inspection.doctor.network import Way, judge_versions
 from processor.inspection.doctor.rows import Trial, TrialOutcome, Trials
 from processor.kafka.options import client_options
 from schemas.config import Kafka
-from tests.support.kafka.certificates import Authority
+from tests.support.kafka.security.certificates import Authority
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,18 +27,40 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
-def steps(presented: tuple[Path, Path] | None, trusted: Path | None) -> dict[str, Trial]:
-    """Go the way to a listener that speaks no Kafka, with this certificate; return its rows by step."""
+def steps(
+    presented: tuple[Path, Path] | None,
+    trusted: Path | None,
+    wanted: Path | None = None,
+    client: tuple[Path, Path] | None = None,
+) -> dict[str, Trial]:
+    """Go the way to a listener that speaks no Kafka; return its rows by step.
+
+    Args:
+        presented: The listener's certificate and key; None: it speaks no TLS.
+        trusted: The authority that the config names.
+        wanted: The authority of clients that the listener knows; None: it wants no certificate.
+        client: The client's certificate and key.
+    """
 
     async def go() -> Trials:
         context = None
         if presented is not None:
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
             context.load_cert_chain(*presented)
+            if wanted is not None:
+                context.verify_mode = ssl.CERT_REQUIRED
+                context.load_verify_locations(wanted)
         server = await asyncio.start_server(lambda _, writer: writer.close(), HOST, 0, ssl=context)
         async with server:
             port = server.sockets[0].getsockname()[1]
-            kafka = Kafka(bootstrap_servers=f"{HOST}:{port}", security_protocol="SSL", ssl_cafile=trusted)
+            certificate, key = client or (None, None)
+            kafka = Kafka(
+                bootstrap_servers=f"{HOST}:{port}",
+                security_protocol="SSL",
+                ssl_cafile=trusted,
+                ssl_certfile=certificate,
+                ssl_keyfile=key,
+            )
             trials = Trials()
             await Way(kafka, client_options(kafka), HOST, port).go(trials, "broker", only=True)
             return trials
@@ -73,6 +95,21 @@ def test_an_authority_that_is_not_known_names_the_key_to_set(authority: Authorit
 
     assert "authority is not known here" in found.says
     assert "kafka.ssl_cafile" in found.advice
+
+
+def test_a_listener_that_wants_a_clients_certificate_is_told_from_one_that_refuses_it(
+    authority: Authority, tmp_path: Path
+) -> None:
+    own = authority.sign(HOST, LATE)
+    stranger = Authority(tmp_path).sign("client", LATE)
+
+    without = steps(own, authority.certificate, authority.certificate)["Kafka's versions"]
+    refused = steps(own, authority.certificate, authority.certificate, stranger)["Kafka's versions"]
+
+    assert "the listener wants a client's certificate" in without.says
+    assert "kafka.ssl_certfile" in without.advice
+    assert "the broker refuses the client's certificate" in refused.says
+    assert "trusts its authority" in refused.advice
 
 
 def test_a_certificate_that_ends_soon_is_a_warning_and_the_way_goes_on(authority: Authority) -> None:

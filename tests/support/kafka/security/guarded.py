@@ -2,8 +2,8 @@
 
 Beside its plain listener, where everybody may do everything (the tests), it has two for the users `FIRST` and
 `SECOND`: at one of them a session ends after a few seconds. Another plain one sends clients on to `LOST`, as a
-container does that names itself by what only its own network knows. What no ACL speaks of is allowed to all;
-`only` and `anybody` set ACLs on a topic or a group.
+container does that names itself by what only its own network knows. What no ACL speaks of is allowed to all,
+or with ``strict`` to nobody but the tests; `only` and `anybody` set ACLs on a topic or a group.
 """
 
 from __future__ import annotations
@@ -89,12 +89,12 @@ def _binding(kind: ResourceType, name: str, user: str, operation: AclOperation) 
 
 
 @contextmanager
-def guarded_broker() -> Iterator[Guarded]:
-    """Start one; it is stopped at the end."""
+def guarded_broker(*, strict: bool = False, overrides: Mapping[str, str] | None = None) -> Iterator[Guarded]:
+    """Start one, with further settings; it is stopped at the end."""
     ports, door, short, lost = Ports(0), free_port(), free_port(), free_port()
     users = " ".join(f'user_{user}="{user}-secret"' for user in (FIRST, SECOND))
     plain = f"PLAINTEXT://{HOST}:{ports.broker},GUARDED://{HOST}:{door},SHORT://{HOST}:{short}"
-    overrides = {
+    settings = {
         "listeners": f"{plain},LOST://{HOST}:{lost},CONTROLLER://{HOST}:{ports.controller}",
         "advertised.listeners": f"{plain},LOST://{LOST}",
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,"
@@ -105,7 +105,8 @@ def guarded_broker() -> Iterator[Guarded]:
         "listener.name.short.plain.connections.max.reauth.ms": str(SESSION_MS),
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:ANONYMOUS",
-        "allow.everyone.if.no.acl.found": "true",
+        "allow.everyone.if.no.acl.found": str(not strict).lower(),
+        **(overrides or {}),
     }
-    with EmbeddedBroker(ports=ports, overrides=overrides) as broker:
+    with EmbeddedBroker(ports=ports, overrides=settings) as broker:
         yield Guarded(broker.bootstrap_servers, f"{HOST}:{door}", f"{HOST}:{short}", f"{HOST}:{lost}")
