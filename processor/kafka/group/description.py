@@ -12,10 +12,10 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from processor.errors import RebuildError, StopError
+from processor.errors import RebuildError
 from processor.kafka.client import Client, KafkaCode, KafkaError, TopicPartition, error_name
 from processor.kafka.group.assignor import WebAddress
-from processor.kafka.group.readers import NOT_ALLOWED, POLL_S, STABLE
+from processor.kafka.group.readers import NOT_ALLOWED, POLL_S, STABLE, not_allowed
 from processor.kafka.protocol.internals import (
     ConsumerProtocolMemberAssignment,
     ConsumerProtocolMemberMetadata,
@@ -103,22 +103,18 @@ async def describe_group(client: Client, group_id: str, deadline_s: float) -> Gr
             )
             code, _, state, _, _, members, operations, _ = answer.groups[0]
             if code in NOT_ALLOWED:
-                raise _not_allowed(group_id)
+                raise not_allowed(group_id)
             # Since 6 of the request, which is not asked, a group that is not known is an error; Dead before.
             if code == KafkaCode.NONE:
                 return GroupDescription(group_id, state, tuple(_member(*each) for each in members), operations)
             problem = error_name(code)
         except (KafkaError, TimeoutError) as error:
             if getattr(error, "errno", None) in NOT_ALLOWED:
-                raise _not_allowed(group_id) from error
+                raise not_allowed(group_id) from error
             problem = repr(error)
         if time.monotonic() > deadline:
             raise RebuildError("group", f"cannot learn who is in the group {group_id}: {problem}")
         await asyncio.sleep(POLL_S)
-
-
-def _not_allowed(group_id: str) -> StopError:
-    return StopError(f"the group {group_id} cannot be looked at: grant this principal DESCRIBE on it")
 
 
 def _member(

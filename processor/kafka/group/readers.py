@@ -87,16 +87,22 @@ async def readers(
             response = await client.request(node, DescribeGroupsRequest([group_id]), coordination=True)
             code, _, state, _, _, members, *_ = response.groups[0]
             if code in NOT_ALLOWED:
-                raise StopError(
-                    f"the group {group_id} cannot be looked at: grant this principal DESCRIBE on it"
-                )
+                raise not_allowed(group_id)
             problem = error_name(code) if code != KafkaCode.NONE else f"it is in state {state}"
             if code == KafkaCode.NONE and state in AT_REST:
                 return []
             if code == KafkaCode.NONE and state == STABLE:
                 return readers_of(topic, [(member[0], *member[2:5]) for member in members])
         except (KafkaError, TimeoutError) as error:
+            # Who may not even be told where the group's coordinator is.
+            if getattr(error, "errno", None) in NOT_ALLOWED:
+                raise not_allowed(group_id) from error
             problem = repr(error)
         if time.monotonic() > deadline:
             raise RebuildError("group", f"cannot learn who is in the group {group_id}: {problem}")
         await asyncio.sleep(POLL_S)
+
+
+def not_allowed(group_id: str) -> StopError:
+    """Return what to say where a group may not be looked at."""
+    return StopError(f"the group {group_id} cannot be looked at: grant this principal DESCRIBE on it")

@@ -145,8 +145,8 @@ class ClusterPlan:
     def unmarked(self) -> list[Problem]:
         """What to say of topics of marks that are missing: a worker goes on without them."""
         text = (
-            "does not exist, or this principal may not DESCRIBE it and its settings: create it with "
-            f"`seqmark topics`, or grant that. {WITHOUT}"
+            "does not exist, or this principal may not DESCRIBE it or its settings (DESCRIBE_CONFIGS): create "
+            f"it with `seqmark topics`, or grant that. {WITHOUT}"
         )
         said = {warning.key for warning in self.warnings}
         missing = [topic for topic in self.missing if topic.purpose in MARKED]
