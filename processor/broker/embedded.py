@@ -33,7 +33,7 @@ from processor.broker.server_settings import write_settings
 from processor.errors import BrokerError, ConfigError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 _LOGGING = (
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
@@ -66,6 +66,9 @@ class EmbeddedBroker:
         ports: Claimed already, in place of `port`: nodes of a cluster know each other's beforehand.
         cluster_id: The cluster a new folder is made for, the same for all its nodes. None: a new one.
     """
+
+    kafka: Sequence[str] = KAFKA_JARS
+    """Maven coordinates of what is started; another version may be set before."""
 
     def __init__(
         self,
@@ -140,7 +143,7 @@ class EmbeddedBroker:
         java = find_java()
         if java.note:
             self._say(java.note)
-        jars = resolve(KAFKA_JARS, "kafka", say=self._say)
+        jars = resolve(self.kafka, "kafka", say=self._say)
         class_path = os.pathsep.join(str(jar) for jar in jars)
         try:
             self._data_dir = self._data_dir or _open_data_dir(self._wanted_dir)

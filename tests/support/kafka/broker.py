@@ -2,7 +2,7 @@
 
 `broker` is what `seqmark.testing` gives everybody. It follows the contract's rules: the one that
 SEQMARK_KAFKA__BOOTSTRAP_SERVERS names, then SEQMARK_BROKER=testcontainers, then an embedded one. Its topics are
-shared by the run, so a test names its own.
+shared by the run, so a test names its own. Before all that SEQMARK_TEST_KAFKA names another version of Kafka.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from processor.broker.embedded import EmbeddedBroker
 from seqmark.testing import Broker, seqmark_broker
+from tests.support.kafka.versions import embedded, wanted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from processor.broker.embedded import EmbeddedBroker
 
 __all__ = ["UNVERIFIED", "Broker", "OwnBroker", "broker", "own_broker", "seqmark_broker"]
 
@@ -32,13 +34,19 @@ class OwnBroker(Protocol):
 
 
 @pytest.fixture(scope="session")
-def broker(seqmark_broker: Broker) -> Broker:
+def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """Give the broker of the whole run."""
-    return seqmark_broker
+    if (version := wanted()) is None:
+        yield request.getfixturevalue("seqmark_broker")
+        return
+    with embedded() as other:
+        log = (other.data_dir / "broker.log").read_text(errors="replace")
+        assert f"Kafka version: {version}" in log, log[-2000:]
+        yield Broker(other.bootstrap_servers)
 
 
 @pytest.fixture
 def own_broker() -> Iterator[OwnBroker]:
     """Give a maker of embedded brokers that the test may kill, stop and start again."""
     with ExitStack() as started:
-        yield lambda **arguments: started.enter_context(EmbeddedBroker(**arguments))
+        yield lambda **arguments: started.enter_context(embedded(**arguments))
