@@ -32,7 +32,7 @@ _TOO_LARGE = {KafkaCode.MESSAGE_TOO_LARGE, KafkaCode.RECORD_LIST_TOO_LARGE}
 _REFUSED = {
     KafkaCode.INVALID_RECORD: "the topic does not take such records (a compacted topic wants keys)",
     KafkaCode.INVALID_TIMESTAMP: "set the topic's message.timestamp.before.max.ms and after.max.ms "
-    "as `seqmark topics` does",
+    "as `seqmark topics` does (before Kafka 3.6 both are message.timestamp.difference.max.ms)",
     KafkaCode.CORRUPT_MESSAGE: "the broker finds the batch corrupt",
     KafkaCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: "the topic's message format is too old",
     KafkaCode.UNSUPPORTED_COMPRESSION_TYPE: "the broker does not know the codec",

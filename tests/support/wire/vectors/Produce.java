@@ -80,7 +80,7 @@ public class Produce {
             var partition = new TopicPartition(topic, 0);
             consumer.assign(List.of(partition));
             consumer.seekToBeginning(List.of(partition));
-            long deadline = System.nanoTime() + Duration.ofSeconds(30).toNanos();
+            long deadline = System.nanoTime() + Duration.ofSeconds(240).toNanos();
             for (int left = count; left > 0 && System.nanoTime() < deadline; ) {
                 for (var found : consumer.poll(Duration.ofMillis(500))) {
                     System.out.println(line(found));
