@@ -35,8 +35,6 @@ FOLDERS = {
     "tests/broker": LONG,
     "tests/broker/contract": CORE,
     "tests/broker/worker": CORE,
-    "tests/broker/security": LONG,
-    "tests/broker/versions": LONG,
     "tests/cluster": LONG,
     "tests/crash": LONG,
     "tests/install": LONG,
