@@ -382,6 +382,13 @@ def test_a_position_without_a_record_of_ids_is_refused() -> None:
         partition.open(MemoryStore())
 
 
+def test_ids_behind_the_last_record_of_their_state_are_refused() -> None:
+    partition = filled()
+    partition.changelog.rows[partition.changelog.offsets(IDS_KEY)[-1]] = None
+    with pytest.raises(StopError, match="ids behind the last record of their state"):
+        partition.open(MemoryStore())
+
+
 def test_a_record_that_meets_its_own_trace_passes() -> None:
     partition = filled(1)
     partition.next_offset = 0
