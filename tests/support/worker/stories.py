@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tests.support.judges.rules import EPOCH_HEADER, Rules
 from tests.support.kafka.topics import Header, New, Record, create_topic, int64, produce, read_topic, unique
+from tests.support.kafka.versions import is_older
 from tests.support.worker.process import PipelineConfig, WorkerConfig, run_drain
 
 if TYPE_CHECKING:
@@ -217,7 +218,8 @@ class Stories:
             topic = f"{name}.{pipeline}"
             made = PipelineConfig(pipeline, f"{topic}.raw", f"{topic}.clean", f"{topic}.bad", f"{topic}.again")
             pipelines.append(rules.applied(made))
-            limits = {"message.timestamp.after.max.ms": str(2**63 - 1)}
+            limit = "difference" if is_older("3.6") else "after"
+            limits = {f"message.timestamp.{limit}.max.ms": str(2**63 - 1)}
             create_topic(bootstrap, made.source, len(stories), limits)
             limits["max.message.bytes"] = str(SINK_LIMIT_BYTES)
             create_topic(bootstrap, made.sink, len(stories), limits)
