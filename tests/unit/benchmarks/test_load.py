@@ -94,33 +94,11 @@ def test_a_key_belongs_to_one_partition_and_there_are_as_many_as_asked_for() -> 
     assert len(set().union(*keys)) == 40
 
 
-def test_records_that_are_as_they_were_give_their_numbers() -> None:
-    load, numbers = Load(), np.array([3, 1, 4, 1, 5])
-
-    assert read_numbers(as_columns(load.bodies(2, numbers), START_MS + numbers), load, 2).tolist() == [
-        3,
-        1,
-        4,
-        1,
-        5,
-    ]
-
-
 @pytest.mark.parametrize("ids", [None, "text", "binary", "json"])
 def test_no_record_at_all_gives_no_number(ids: IdPlace | None) -> None:
     load, nothing = Load(ids=ids), np.zeros(0, np.int64)
 
     assert read_numbers(as_columns(load.bodies(2, nothing), nothing), load, 2).size == 0
-
-
-@pytest.mark.parametrize("place", ["key", "seq", "event", "cents", "header"])
-def test_one_changed_byte_is_noticed(place: str) -> None:
-    load, numbers = Load(), np.arange(10)
-    bodies = load.bodies(0, numbers)
-    bodies[7, load.form.fields[place].stop - 1] ^= 1
-
-    with pytest.raises(WrongOutputError, match="partition 0"):
-        read_numbers(as_columns(bodies, START_MS + numbers), load, 0)
 
 
 def test_a_record_of_another_partition_or_time_is_noticed() -> None:

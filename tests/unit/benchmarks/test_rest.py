@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.peers import ROOT
 from benchmarks.rest.archive import RunShape, id_sum, write_history, write_run
-from benchmarks.rest.pages import alone_us, costs, goals, judged_per_s, missing, parts_of
+from benchmarks.rest.pages import costs, judged_per_s, missing
 from benchmarks.rest.protocol import ID, RestJob, RestStep
 from benchmarks.rest.results import Phase, RestResult, WayCost, keep, read
 from benchmarks.rest.run import main
@@ -99,31 +99,6 @@ def test_a_job_goes_over_a_command_line(monkeypatch: pytest.MonkeyPatch) -> None
 
     assert RestJob.of_arguments() == job
     assert job.heap == "3g"
-
-
-def test_two_runs_tell_what_a_run_costs_from_what_a_row_does() -> None:
-    parts = parts_of(OURS)
-
-    assert parts is not None
-    assert parts == pytest.approx((0.4, 1_000.0))
-    assert alone_us(OURS) == pytest.approx((4.0 + 1.0 + 1.4) / 1_000 * 1e6)
-    assert parts_of(cost({"started": 1.0, "all": 2.0})) is None
-    assert alone_us(cost({"started": 1.0, "all": 2.0})) == pytest.approx(3_000.0)
-
-
-def test_goals_compare_with_the_cheapest_way_of_spark_and_with_duckdb() -> None:
-    spark = cost({"started": 1.0, "all": 7.0})
-    slow = cost({"started": 1.0, "all": 70.0})
-    duck = cost({"started": 1.0, "all": 0.7})
-    found = goals([result(seqmark=OURS, join=spark, delta=slow, duckdb=duck)]).rows
-
-    assert [row[2:] for row in found] == [
-        ("3 times", "5.0 times", "yes"),
-        ("1.5 times at most", "2.0 times", "no"),
-        ("400,000 at least", "1,250", "no"),
-        ("8% at most", "7%", "yes"),
-    ]
-    assert goals([result(100_000_000, seqmark=OURS, join=spark)]).rows[0][2:] == ("8 times", "5.0 times", "no")
 
 
 def test_without_its_reading_and_writing_measured_beside_it_no_rate_of_judging_is_told() -> None:

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 
-from benchmarks.cases import CASES, LONG, STANDARD, choose, turns
+from benchmarks.cases import LONG, STANDARD, choose, turns
 from benchmarks.measure.cost import Figures, Sample, figures
 from benchmarks.measure.processes import Tree, running
 from benchmarks.options import Options
 from benchmarks.pages import promises, publish, tables
 from benchmarks.pages.picture import draw
-from benchmarks.peers import PEERS, SEQMARK, VERDICTS, Job, find_peer
+from benchmarks.peers import PEERS, SEQMARK, Job, find_peer
 from benchmarks.rest.results import read as read_rest
-from benchmarks.results import Latency, Results, Run, Spread
+from benchmarks.results import Latency, Results, Run
 from benchmarks.run import Bench
 
 if TYPE_CHECKING:
@@ -101,18 +101,6 @@ def test_a_quick_run_has_of_peers_what_they_promise_at_best(tmp_path: Path, quic
     assert bench.guarantees(both, brief=False) == BOTH
 
 
-def test_the_cases_are_those_of_the_issue() -> None:
-    by_name = {case.name: case for case in choose("")}
-
-    assert set(by_name) == {case.name for case in CASES}
-    assert by_name[STANDARD].load.records == 4_000_000
-    assert {case.load.partitions for case in CASES} == {4, 16, 64}
-    assert {case.load.duplicates for case in CASES} == {0, 0.01, 0.05, 0.5}
-    assert by_name["batch-1"].load.batch_records == 1
-    assert 140 <= by_name[STANDARD].load.form.width <= 160
-    assert 1_000 <= by_name["record-1k"].load.form.width <= 1_050
-
-
 def test_a_quick_run_has_an_eighth_of_the_records_and_no_peer_beside_the_standard_case() -> None:
     whole, quick = choose(""), choose("", quick=True)
 
@@ -156,26 +144,6 @@ def test_a_wrong_variable_is_refused(environ: dict[str, str]) -> None:
         Options.read(environ)
 
 
-def test_a_spread_has_the_middle_and_the_ends() -> None:
-    assert Spread.of([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0, 3)
-    assert Spread.of([]) is None
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (1_918_345, "1,920,000"),
-        (999, "999"),
-        (12.345, "12.3"),
-        (0.01234, "0.01"),
-        (5_432.1, "5,430"),
-        (None, "-"),
-    ],
-)
-def test_no_more_digits_are_shown_than_are_known(value: float | None, text: str) -> None:
-    assert tables.rounded(value) == text
-
-
 def test_targets_are_judged_by_medians() -> None:
     assert tables.reached(1.0, 2.0, 3.0) == "no: 50% of it"
     assert tables.reached(2.0, 2.0, 3.0) == "yes"
@@ -193,32 +161,6 @@ def test_a_second_half_of_a_few_looks_is_marked_and_judged_by_nobody() -> None:
 
     assert row[2] == "~5,000,000"
     assert row[7] == "-"
-
-
-def test_the_promises_compare_runs_of_the_same_results() -> None:
-    found = {row[0]: row[2:] for row in promises.promises(results()).rows}
-
-    assert found["ahead of Flink 2, exactly once both"] == ("5.0 times", "yes")
-    assert found["what exactly once costs against at least once"] == ("5%", "yes")
-    assert found["p99 from produce to visible at half load"] == ("251 ms", "no")
-
-
-def test_verdicts_are_held_against_what_they_may_cost() -> None:
-    found = results()
-    cheap = replace(
-        made(4_100_000.0), half_cpu_s=1.0, half_broker_cpu_s=0.4, records=4_000_000, written_bytes=400_000
-    )
-    found.runs.append(Run(STANDARD, VERDICTS, "exactly_once", 0, replace(cheap, half_records=4_100_000)))
-    rows = {row[0]: row[1:] for row in promises.promises(found).rows}
-
-    assert rows["verdicts, records per CPU second"] == ("4,000,000 at least", "4,100,000", "yes")
-    assert rows["verdicts, the broker's CPU, 2nd half"] == (
-        "0.15 µs a record at most",
-        "0.10 µs a record",
-        "yes",
-    )
-    assert rows["verdicts, bytes written"] == ("0.15 B a record at most", "0.10 B a record", "yes")
-    assert tables.ahead(found, STANDARD, VERDICTS, "exactly_once", "exactly_once") == "-"
 
 
 def test_what_was_too_short_to_be_measured_keeps_no_promise_and_breaks_none() -> None:
@@ -270,14 +212,6 @@ def test_a_page_says_what_the_results_say(page: str) -> None:
     assert publish.filled(text, Results.read(publish.LATEST), publish.read_ids(), read_rest()) == text, (
         "run python -m benchmarks.pages.publish"
     )
-
-
-def test_a_page_with_other_figures_is_noticed() -> None:
-    kept = Results.read(publish.LATEST)
-    text = (publish.ROOT / "docs/benchmarks.md").read_text()
-    other = replace(kept, runs=[replace(run, figures=made(123.0)) for run in kept.runs])
-
-    assert publish.filled(text, other) != text
 
 
 def test_a_job_goes_over_a_command_line() -> None:

@@ -10,11 +10,10 @@ import pytest
 from benchmarks.cases import ID_CASES, LONG, RESTART_IDS, SIZES, STANDARD, choose, turns
 from benchmarks.measure.cost import Figures
 from benchmarks.options import EXECUTOR_RUNS, Options
-from benchmarks.pages import executor_tables, id_tables, promises, publish, spark_tables, start_tables
-from benchmarks.pages.durations import durations
+from benchmarks.pages import executor_tables, id_tables, publish, spark_tables, start_tables
 from benchmarks.peers import SEQMARK, SHIPPED, Job, find_peer
 from benchmarks.results import Results, Run
-from benchmarks.studies.executors import WAYS, per_record
+from benchmarks.studies.executors import WAYS
 from processor.engine.shipped import processor
 
 if TYPE_CHECKING:
@@ -35,10 +34,6 @@ NEW = (
 )
 
 
-def start(kernels: str, mode: str, first_s: float) -> dict[str, Any]:
-    return {"kernels": kernels, "mode": mode, "first_s": first_s, "health_s": 0.4, "cpu_s": 2.0}
-
-
 def line(way: str, fixed_s: float, each_us: float, wall_us: float) -> list[dict[str, Any]]:
     """Return what a way takes of two topics, three times, in which one run was slow."""
     return [
@@ -51,24 +46,6 @@ def line(way: str, fixed_s: float, each_us: float, wall_us: float) -> list[dict[
         for records in (100_000, 2_000_000)
         for late in (0.0, 9.0, 0.0)
     ]
-
-
-def test_a_start_is_held_against_the_bound_of_its_cache() -> None:
-    starts = [start("compiled", "watermark", seconds) for seconds in (30.0, 25.0, 90.0)]
-    starts += [start("kept", "insert-id", 1.5), start("wheel", "insert-id", 10.0)]
-
-    rows = start_tables.starts(Results("latest", starts={"starts": starts})).rows
-
-    assert [row[1] for row in rows] == ["watermark", "ids", "ids"]
-    assert [row[-2:] for row in rows] == [("10", "no: 3.0 times that"), ("10", "yes"), ("2", "yes")]
-    assert rows[0][2] == "30.0 (25.0-90.0)"
-
-
-def test_a_run_by_itself_and_a_record_more_are_told_apart() -> None:
-    found = per_record(line("one", 20.0, 3.0, 2.0), "one", "cpu_s")
-
-    assert found == pytest.approx((20.0, 3e-6))
-    assert per_record(line("one", 20.0, 3.0, 2.0), "two", "cpu_s") is None
 
 
 @pytest.mark.parametrize(
@@ -93,14 +70,6 @@ def test_a_second_executor_is_judged_by_rate_where_cores_allow(
     assert (both[3], both[-1]) == (f"{cpu_us / 3:.2f} times", judged)
 
 
-def test_a_second_aggregate_is_compared_with_one() -> None:
-    costs = [*line("alone", 15.0, 2.0, 2.0), *line("pair", 17.0, 3.0, 3.0)]
-
-    rows = executor_tables.aggregates(Results("latest", executors={"costs": costs})).rows
-
-    assert [row[3] for row in rows] == ["2.00", "3.00", "1.50 times"]
-
-
 def test_what_no_run_has_measured_yet_is_said() -> None:
     empty = Results("latest", machine={"cores": 2})
 
@@ -122,14 +91,6 @@ def test_a_wheels_kernels_are_measured_where_a_second_half_is_long() -> None:
         systems = [turn.system for turn in turns(case, {SEQMARK: BOTH, SHIPPED: BOTH[:1]}, 2)]
         assert systems.count(SHIPPED) == (2 if case.shipped else 0), case.name
         assert case.shipped == (case.name != STANDARD)
-
-
-def test_what_is_neither_a_run_nor_making_its_source_is_the_rest() -> None:
-    made = Figures(1_000_000, 0, 1.0, 4.0, 3.0, 2.0, 500_000, 1.0, 0.25, 10_000_000, 0.2, 0.21)
-    runs = [Run(STANDARD, SEQMARK, "exactly_once", number, made) for number in range(2)]
-    results = Results("latest", runs=runs, took={STANDARD: {"all_s": 20.0, "producing_s": 5.0}})
-
-    assert durations(results).rows == [("standard", "2", "20", "5", "8", "7")]
 
 
 def test_a_worker_with_a_wheels_kernels_names_what_these_were_compiled_for(tmp_path: Path) -> None:
@@ -168,20 +129,6 @@ def again(ids: int, ready_s: float) -> dict[str, Any]:
     return {"ids": ids, "ready_s": ready_s, "cpu_s": 3.0}
 
 
-@pytest.mark.parametrize(("slowest_s", "reached"), [(2.5, "yes"), (2.6, "no")])
-def test_a_worker_with_many_ids_is_held_against_its_bound_by_the_median(slowest_s: float, reached: str) -> None:
-    few = [again(1_000_000, seconds) for seconds in (9.0, 9.1, 9.2)]
-    many = [again(RESTART_IDS, seconds) for seconds in (slowest_s, 2.1, 7.0)]
-    results = Results("ids", restarts={"restarts": few + many})
-
-    rows = start_tables.restarts(results).rows
-    (promise,) = id_tables.promises(results).rows
-
-    assert rows[0][:2] == ("1,000,000", "9.10 (9.00-9.20)")
-    assert rows[1][0] == f"{RESTART_IDS:,}"
-    assert promise[1:] == ("2.5 s at most", f"{slowest_s} s", reached)
-
-
 def test_fewer_ids_than_were_promised_keep_no_promise() -> None:
     results = Results("ids-partial", restarts={"restarts": [again(1_000_000, 1.0)]})
 
@@ -195,22 +142,6 @@ def costs(sink_us: float, alone_us: float) -> dict[str, Any]:
         return {"cpu_s": 1.0, "half_rows": 500_000, "half_cpu_s": cpu_us / 2, "rows": 1_000_000}
 
     return {"worker": {"cpu_s": 1.0}, "sink": way(sink_us), "alone": way(alone_us)}
-
-
-@pytest.mark.parametrize(
-    ("sink_us", "alone_us", "expected"),
-    [
-        (4.5, 33.0, [("5.5 µs", "yes"), ("4.5 µs", "yes"), ("6.0 times", "yes")]),
-        (5.1, 33.0, [("6.1 µs", "no"), ("5.1 µs", "no"), ("5.4 times", "no")]),
-    ],
-)
-def test_an_aggregate_is_held_against_what_it_may_cost_and_against_spark_alone(
-    sink_us: float, alone_us: float, expected: list[tuple[str, str]]
-) -> None:
-    results = Results("latest", spark={"records": 1_000_000, "costs": costs(sink_us, alone_us)})
-
-    assert [row[2:] for row in spark_tables.promises(results)] == expected
-    assert promises.promises(results).rows[-3:] == spark_tables.promises(results)
 
 
 def test_a_later_half_that_nobody_saw_keeps_no_promise() -> None:
