@@ -10,7 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.generator import RecordKind, make_stream
+from schemas.config import InsertIdDedup
 from schemas.events import ClickEvent
+from tests.property.generator import test_generated_collisions as collisions
 from tests.property.generator import test_generated_ids as ids
 from tests.property.generator import test_generated_streams as sequences
 from tests.property.generator.test_generated_streams import records
@@ -23,6 +25,7 @@ every_mode = pytest.mark.parametrize("mode", ["watermark", "insert-id"])
 STREAMS: dict[str, st.SearchStrategy[tuple[Any, StreamOptions]]] = {
     "watermark": st.tuples(sequences.definitions, sequences.options),
     "insert-id": st.tuples(ids.definitions, ids.options),
+    "fingerprint": st.tuples(collisions.definitions.map(InsertIdDedup.model_validate), collisions.options),
 }
 
 
@@ -38,7 +41,7 @@ def test_copies_are_their_originals_byte_for_byte_and_come_behind_them(mode: str
             assert firsts.setdefault(original, record) == record
 
 
-@every_mode
+@pytest.mark.parametrize("mode", STREAMS)
 @examples(50)
 @given(data=st.data())
 def test_the_same_seed_gives_the_same_bytes_however_they_are_read(mode: str, data: st.DataObject) -> None:

@@ -128,17 +128,6 @@ def test_where_content_is_a_part_of_the_id_there_are_only_copies(
         assert "collision" not in {each.verdict for each in said}
 
 
-@examples(50)
-@given(definitions, options)
-def test_the_same_seed_gives_the_same_bytes_however_they_are_read(
-    definition: dict[str, Any], given_options: StreamOptions
-) -> None:
-    dedup = InsertIdDedup.model_validate(definition)
-    for one, other in zip(make_stream(dedup, given_options), make_stream(dedup, given_options), strict=True):
-        pieces = [record for at in range(0, len(other), 7) for record in other.records(at, at + 7)]
-        assert records(one) == pieces
-
-
 @pytest.mark.parametrize("action", [*ACTIONS, {"on_collision": "rename", "rename": {"to": "/m/id"}}])
 @pytest.mark.parametrize("refresh", [False, True])
 def test_a_stream_has_every_case_that_the_rules_know(action: dict[str, Any], *, refresh: bool) -> None:

@@ -135,13 +135,6 @@ def test_resends_come_within_the_window_beyond_it_and_to_the_millisecond_at_its_
     assert edges[-1] > 5
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_where_the_window_is_longer_than_the_stream_no_copy_passes(seed: int) -> None:
-    dedup = defined({"from": "header", "name": "id"}, window="7d")
-    for part in make_stream(dedup, StreamOptions(5_000, 0.2, seed, 2, START_MS)):
-        assert part.passes.tolist() == (part.layout.kind == RecordKind.FIRST).tolist()
-
-
 def digits(part: bytes | str) -> bytes:
     text = part.encode() if isinstance(part, str) else part
     return text if text.isdigit() else b""  # the key is the user
@@ -194,15 +187,3 @@ def test_each_definition_has_all_the_malformed_records_that_it_can_have(on_missi
     bad = [record.value for record in records(part)]
     for shown in (b"null", b"true", b'["17"]', b'{"id":"17"}'):
         assert any(value and b'id":' + shown in value for value in bad)
-
-
-def test_copies_of_what_passes_unjudged_pass_too() -> None:
-    dedup = defined({"from": "header", "name": "id"}, on_missing="pass")
-    (part,) = make_stream(dedup, StreamOptions(2_000, 0.5, 1, 1, START_MS, malformed=0.5))
-    again = [
-        passes
-        for record, passes, kind in zip(records(part), part.passes, part.layout.kind, strict=True)
-        if kind != RecordKind.FIRST and dict(record.headers).get("id") is None
-    ]
-    assert len(again) > 100
-    assert all(again)
