@@ -250,14 +250,6 @@ def test_check_says_beforehand_that_the_ids_of_a_state_folder_need_more_than_the
     assert "ids that take up to 750 MB" in warned[1][0]
 
 
-def test_check_names_what_this_version_cannot_run() -> None:
-    ids = '{mode="insert-id",id=[{from="key"}],window="1d",route="by-id"}'
-    env = {"SEQMARK_PIPELINES__0__DEDUP": ids, "SEQMARK_WORKER__GUARANTEE": "at_least_once"}
-    result = seqmark("check", "-c", CLICKS, env=env)
-    assert result.exit_code == 2
-    assert "does not work with insert-id yet" in result.stderr
-
-
 def test_check_reads_certificates_before_it_calls_anybody() -> None:
     tls = {"SEQMARK_KAFKA__SECURITY_PROTOCOL": "SSL", "SEQMARK_KAFKA__SSL_CAFILE": "no-such.pem"}
     result = seqmark("check", "-c", CLICKS, env=NOBODY | tls)
@@ -307,16 +299,23 @@ def test_a_command_that_is_told_to_stop_while_it_is_imported_ends_as_it_does_lat
     assert bool(said) == bool(result.stderr)
 
 
+VERIFY = (["verify"], "verify was interrupted: nothing is proved")
+
+
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("number", "command", "said"),
     [
-        (["verify"], "verify was interrupted: nothing is proved"),
-        (["reset", "--pipeline", "p", "--to-earliest"], "run the same reset again"),
-        (["generate", "--pipeline", "p", "--records", "10", "--duplicates", "0.1"], "it is not done"),
+        (signal.SIGTERM, *VERIFY),
+        (signal.SIGINT, *VERIFY),
+        (signal.SIGHUP, *VERIFY),
+        (signal.SIGTERM, ["reset", "--pipeline", "p", "--to-earliest"], "run the same reset again"),
+        (
+            signal.SIGINT,
+            ["generate", "--pipeline", "p", "--records", "10", "--duplicates", "0.1"],
+            "it is not done",
+        ),
     ],
-    ids=["verify", "reset", "generate"],
 )
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_command_that_is_told_to_stop_before_it_is_done_ends_with_1_and_says_so(
     tmp_path: Path, command: list[str], said: str, number: signal.Signals
 ) -> None:

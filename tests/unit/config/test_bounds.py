@@ -139,11 +139,3 @@ def test_a_config_from_a_pipe_is_told_of_its_mistakes(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="is not valid TOML in line 2, column 5"):
         load(pipe, {})
     writer.join()
-
-
-def test_a_mistake_of_syntax_has_file_and_line(tmp_path: Path) -> None:
-    (problem,) = refused(tmp_path, "[kafka]\nbootstrap_servers = = 1\n")
-
-    assert problem.key == str(tmp_path / "my.toml")
-    assert problem.place is not None
-    assert (problem.place.file, problem.place.line) == (problem.key, 2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from click.testing import CliRunner, Result
 
 from processor.commands.cli import main
 from processor.config.echo import MOST_SHOWN, Echo
+from processor.config.load import load
+from processor.errors import ConfigError
 
 ROOT = Path(__file__).parents[3]
 CLICKS = (ROOT / "examples" / "clicks.toml").read_text(encoding="utf-8")
@@ -92,6 +95,8 @@ def head(line: str) -> str:
     [
         (head(f'sasl_plain_password = "{SECRET}"'), {}),
         (head(f'sasl_password = "{SECRET}"'), {}),
+        (head(f'sasl_plain_password = ["{SECRET}"]'), {}),
+        (head(f"sasl_plain_password = {{ {SECRET} = 1 }}"), {}),
         (head(f'security_protocol = "{SECRET}"'), {}),
         (head(f'ssl_password = "{SECRET}"\nssl_cafile = "{SECRET}"'), {}),
         (head(f'sasl_plain_password = "{SECRET}'), {}),
@@ -110,7 +115,11 @@ def head(line: str) -> str:
         (POSTGRES.replace("output = ", f'output = {{ kind = "postgres", url = "{SECRET} }} # '), {}),
         (CLICKS, {"SEQMARK_KAFKA__SASL_PLAIN_PASSWORD": SECRET}),
         (CLICKS, {"SEQMARK_KAFKA__SASL_PASSWORD": SECRET}),
+        (CLICKS, {"SEQMARK_KAFKA__SASL_PLAIN_PASWORD": SECRET}),
         (CLICKS, {"SEQMARK_KAFKA": SECRET}),
+        (CLICKS, {"SEQMARK_KAFKA": f'{{"ssl_password": "{SECRET}", "ssl_cafile": "{SECRET}"}}'}),
+        (CLICKS, {"SEQMARK_PIPELINES__0__DEDUP__SEQUENCE": f"{{ {SECRET}"}),
+        (CLICKS, {"SEQMARK_PIPELINES__0__DEDUP__MODE": SECRET}),
         (CLICKS, {"SEQMARK_KAFKA__SASL_PLAIN_PASSWORD": SECRET, "SEQMARK_WORKER__SLOTS": SECRET}),
     ],
 )
@@ -121,6 +130,9 @@ def test_no_message_of_a_wrong_config_shows_a_secret(
     ended = check(tmp_path, text, *words, **env)
     assert ended.exit_code == 2, ended.output
     assert SECRET not in ended.output + repr(ended.exception)
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path / "my.toml", env)
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
 def test_programs_get_the_place_of_each_problem(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
 from pathlib import Path
 from typing import Any
 
@@ -137,19 +136,6 @@ def test_all_problems_are_said_at_once_wherever_they_come_from(file: Path) -> No
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "where"),
-    [
-        ("[kafka]\nbootstrap_servers = = 1\n", "line 2, column 21"),
-        ("[kafka\n", "line 1, column 7"),
-        ("[kafka]\n[kafka]\n", "line 2"),
-    ],
-)
-def test_a_syntax_error_names_file_line_and_column(file: Path, text: str, where: str) -> None:
-    file.write_text(text, encoding="utf-8")
-    assert where in refused(file)[str(file)]
-
-
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     absent = tmp_path / "absent.toml"
     assert refused(absent) == {str(absent): "there is no such file: `seqmark init` writes one"}
@@ -169,30 +155,6 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 def test_a_file_may_begin_with_a_mark_of_its_order_of_bytes(file: Path) -> None:
     file.write_text(CLICKS, encoding="utf-8-sig")
     assert load(file, {}).worker.application_id == "clicks"
-
-
-@pytest.mark.parametrize(
-    ("text", "environ"),
-    [
-        ('sasl_plain_password = ["hunter2"]', {}),
-        ("sasl_plain_password = { hunter2 = 1 }", {}),
-        ('security_protocol = "hunter2"', {}),
-        ('sasl_plain_password = "hunter2', {}),
-        ('sasl_pasword = "hunter2"', {}),
-        ("", {"SEQMARK_KAFKA__SASL_PLAIN_PASSWORD": "hunter2"}),
-        ("", {"SEQMARK_KAFKA__SASL_PLAIN_PASWORD": "hunter2"}),
-        ("", {"SEQMARK_KAFKA": "hunter2"}),
-        ("", {"SEQMARK_KAFKA": '{"ssl_password": "hunter2", "ssl_cafile": "hunter2"}'}),
-        ("", {"SEQMARK_PIPELINES__0__DEDUP__SEQUENCE": "{ hunter2"}),
-        ("", {"SEQMARK_PIPELINES__0__DEDUP__MODE": "hunter2"}),
-    ],
-)
-def test_no_message_and_no_traceback_shows_a_secret(file: Path, text: str, environ: dict[str, str]) -> None:
-    head = '[kafka]\nbootstrap_servers = "h:1"\n'
-    file.write_text(head + text + CLICKS[CLICKS.index("\n[worker]") :], encoding="utf-8")
-    with pytest.raises(ConfigError) as caught:
-        load(file, environ)
-    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
 
 
 def changed(file: Path, **environ: str) -> Settings:
@@ -236,22 +198,6 @@ def test_only_filters_that_nobody_confirms_cannot_be_proved(file: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         require_provable(settings, ["clicks"])
     assert [problem.key for problem in caught.value.problems] == ["pipelines.0.dedup.bloom.confirm"]
-
-
-@pytest.mark.parametrize(
-    "environ",
-    [
-        {},
-        {"DEDUP__SEQUENCE": '{from="value",pointer="/s"}'},
-        {"DEDUP__EPOCH": '{from="value",pointer="/e"}'},
-        {"DEDUP__SCOPE": "key"},
-        {"DUPLICATES": "d"},
-        {"DEDUP__REORDER_WINDOW": "1"},
-    ],
-)
-def test_what_is_built_is_not_refused(file: Path, environ: dict[str, str]) -> None:
-    settings = changed(file, **environ)
-    require_pipelines(settings)
 
 
 AGGREGATES = Path(__file__).parents[3] / "examples" / "aggregates.toml"

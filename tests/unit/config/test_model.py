@@ -10,10 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from processor.config.reference_page import page
-from processor.engine.extract.pointers import MOST_POINTERS
 from processor.judges.factory import mode_of
 from schemas.config import InsertIdDedup, InternalTopic, Settings, ValueSource, WatermarkDedup
-from schemas.config.dedup import MOST_VALUE_PARTS
 from schemas.config.reference import keys, place
 from schemas.config.values import duration_text, duration_words
 
@@ -112,10 +110,6 @@ def test_a_definition_is_what_is_meant_however_much_of_it_is_written_down() -> N
     others: list[dict[str, Any]] = [{"bucket": "1h"}, {"confirm": False}, {"expected_per_bucket": 5}]
     others.append({"false_positive_rate": 1e-3})
     assert len({of("7d", None), *(of("7d", other) for other in others)}) == 5
-
-
-def test_as_many_parts_may_stand_in_the_value_as_are_read_of_it() -> None:
-    assert MOST_VALUE_PARTS == MOST_POINTERS
 
 
 def test_secrets_do_not_show_in_a_printed_config() -> None:
