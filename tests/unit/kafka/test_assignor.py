@@ -101,15 +101,6 @@ def test_a_new_worker_takes_only_what_is_fair_and_the_others_keep_the_rest() -> 
     assert after["b"] <= {2, 3}
 
 
-def test_the_slots_of_a_worker_that_left_go_to_who_has_least() -> None:
-    assert shared({"a": member(4, 0, 1), "b": member(4, 2)}, 4) == {"a": {0, 1}, "b": {2, 3}}
-
-
-def test_a_slot_that_two_claim_goes_to_one() -> None:
-    after = shared({"a": member(2, 0), "b": member(2, 0)}, 2)
-    assert after == {"a": {0}, "b": {1}}
-
-
 def test_who_has_another_number_of_slots_than_those_at_work_is_refused_and_told_both_numbers() -> None:
     outcome = balance({"a": member(4, 0, 1, 2, 3), "b": member(2), "c": member(2)}, {"t": 8})
     assert outcome.slots == {"a": {Slot("t", n) for n in range(4)}, "b": set(), "c": set()}

@@ -16,7 +16,6 @@ import pytest
 from aiokafka.errors import CorrelationIdError, KafkaConnectionError, RequestTimedOutError
 from aiokafka.protocol.admin import SaslAuthenticateRequest
 from aiokafka.protocol.metadata import MetadataRequest
-from aiokafka.protocol.produce import ProduceRequest
 
 from processor.broker.ports import HOST
 from processor.kafka.protocol.connections import BrokerClient, Connection
@@ -154,23 +153,6 @@ def test_a_connection_that_ends_within_an_answer_is_an_error_for_whoever_waits()
             return bool(made.connected())
 
     assert asyncio.run(story()) is False
-
-
-def test_a_request_in_parts_is_what_aiokafka_would_send() -> None:
-    topics = [("clean", [(3, (b"head", memoryview(b"payload" * 100_000))), (1, (b"x",))])]
-    whole = [(topic, [(number, b"".join(parts)) for number, parts in some]) for topic, some in topics]
-
-    async def sent(request: Any) -> bytes:
-        heard: asyncio.Queue[bytes] = asyncio.Queue()
-        async with talking(lambda _: b"", heard=heard) as made:
-            made._versions = {PRODUCE: (3, 7)}
-            waits = asyncio.ensure_future(made.send(request))
-            found = await heard.get()
-            waits.cancel()
-        return found
-
-    ours = asyncio.run(sent(BatchesRequest("id", -1, 1_000, topics)))
-    assert ours == asyncio.run(sent(ProduceRequest("id", -1, 1_000, whole)))
 
 
 def test_a_connection_that_is_closed_takes_no_request_in_parts() -> None:

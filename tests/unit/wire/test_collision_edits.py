@@ -93,39 +93,6 @@ def test_a_string_of_the_value_is_renamed(
     assert found.headers == (*own, *((KEPT, text.encode()) for text in headers))
 
 
-@pytest.mark.parametrize(
-    ("value", "old", "keep", "becomes", "in_header"),
-    [
-        (b'{"n":1}', b"a", None, b'{"n":1}', True),
-        (b'{"n":1}', b'a"\\\n\x01', "/was", rb'{"n":1,"was":"a\"\\\n\u0001"}', False),
-        (b"{}", "\u00e9".encode(), "/was", '{"was":"\u00e9"}'.encode(), False),
-        (b"{}", b"", "/was", b'{"was":""}', False),
-        (b"{}", b"\xff", "/was", b"{}", True),
-        (b'{"was":1}', b"a", "/was", b'{"was":1}', True),
-        (b"no JSON", b"a", "/was", b"no JSON", True),
-        (b"{} {}", b"a", "/was", b"{} {}", True),
-        (None, b"a", "/was", None, True),
-    ],
-)
-def test_the_last_header_of_a_name_is_renamed(
-    value: bytes | None,
-    old: bytes,
-    keep: str | None,
-    becomes: bytes | None,
-    in_header: bool,  # noqa: FBT001 - a column of the table above
-) -> None:
-    before, behind = ((b"id", b"first"), (b"", b"")), ((b"trace", None),)
-    found = renamed(value, (*before, (b"id", old), *behind), HeaderPart(b"id"), keep)
-    assert found.value == becomes
-    assert found.headers == (*before, (b"id", NEW.encode()), *behind, *([(KEPT, old)] if in_header else []))
-
-
-def test_a_tag_is_the_last_header() -> None:
-    came = Record(0, 1, b"k", None, ((b"seqmark.collision", b"of somebody else"),))
-    found = edited(came, [KeyPart()], Tagger(b"clicks"))
-    assert found == came._replace(headers=(*came.headers, (b"seqmark.collision", b"clicks:3:17")))
-
-
 def test_lengths_that_nobody_changes_stay_as_long_as_they_were_written() -> None:
     # The key's length, the value's and that of a header's name take two bytes where one would do.
     key, value, name = b"\x82\x00k", b"\x84\x00{}", b"\x84\x00id"
