@@ -137,18 +137,6 @@ def test_verdicts_and_watermarks_are_the_models_with_a_commit_restart_or_crash_a
 
 
 @settings(deadline=None)
-@given(st.lists(items, max_size=30), st.data())
-def test_a_snapshot_at_any_point_judges_the_rest_as_if_nothing_had_happened(
-    all_items: list[Item], data: st.DataObject
-) -> None:
-    cut = data.draw(st.integers(0, len(all_items)))
-    worker = Worker()
-    first = worker.take(all_items[:cut])
-    worker.restart()
-    assert first + worker.take(all_items[cut:]) == model(all_items)
-
-
-@settings(deadline=None)
 @given(st.lists(items, max_size=30))
 def test_judging_leaves_what_it_was_given_as_it_was(all_items: list[Item]) -> None:
     judged = evidence(all_items)

@@ -59,12 +59,6 @@ def test_the_rate_over_the_whole_window_is_at_most_the_promised_one(rate: float,
     assert bloom.rate <= rate
 
 
-def test_an_id_that_was_put_in_is_always_found() -> None:
-    bloom, count = filled(1e-9, 3_000, 2.5), 7_500
-    for day in range(8):
-        assert hits(bloom, random_hashes(count, seed=day)) == count
-
-
 def test_eight_live_filters_at_1e_9_take_at_most_6_5_bytes_an_id() -> None:
     bloom = BloomWindow(7 * DAY, DAY, 20_000_000, 1e-9)
     for day in range(8):
@@ -84,14 +78,6 @@ def test_a_bucket_that_outgrows_its_filter_gets_further_ones_whose_rates_add_up(
     designed = [math.exp(-each.bits / each.capacity * math.log(2) ** 2) for each in bloom.filters]
     assert sum(designed) <= 1e-3 / 2
     assert all(each.rate <= 1.1 * rate for each, rate in zip(bloom.filters, designed, strict=True))
-
-
-def test_a_bucket_is_dropped_whole_when_all_of_it_is_outside_the_window() -> None:
-    bloom = BloomWindow(10, 5, 100, 1e-9, confirm=False)
-    bloom.restore(random_hashes(3, seed=1), np.array([0, 4, 5]))
-    for clock, buckets in ((13, {0, 1}), (14, {1}), (18, {1}), (19, set())):
-        bloom.commit(clock)
-        assert {each.bucket for each in bloom.filters} == buckets
 
 
 def test_the_filter_of_a_dropped_bucket_is_cleaned_and_used_again() -> None:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from processor.engine.verdict import Verdict
 from processor.engine.watermark import scope_arrays
-from processor.engine.watermark.reorder_window import ring_bits as engine_ring_bits
 from processor.engine.watermark.scope_codec import Unreadable
 from processor.engine.watermark.scope_table import ScopeTable, UnreadableScopeError
 from processor.state.kv.store import MemoryStore
@@ -18,7 +17,7 @@ from processor.state.table import Table
 from processor.wire.encode import EncodedBatch
 from schemas.changelog.position import LocalMark
 from schemas.changelog.values import BLOCK_KIND, CorruptStateError
-from schemas.changelog.watermark import ScopeValue, encode_watermark, ring_bits, watermark_key
+from schemas.changelog.watermark import ScopeValue, encode_watermark, watermark_key
 from tests.support.judges.scopes import Pairs, columns_of
 
 SEED = bytes(range(16))
@@ -122,17 +121,6 @@ def test_a_bitmap_is_given_back_when_the_gap_has_left_the_window() -> None:
     assert int(table._meta[scope_arrays.ROWS]) <= 20, "rows are used again"
 
 
-@pytest.mark.parametrize("window", [1, 63, 64, 65, 1000, 65_536])
-def test_the_window_has_exactly_w_numbers(window: int) -> None:
-    table = made(window=window)
-    top = 10 * window
-    judged(table, [(b"p", top - window - 1), (b"p", top)])
-    late, lowest = (b"p", top - window - 2), (b"p", top - window)
-    assert judged(table, [late, lowest, lowest]) == [Verdict.LATE, Verdict.PASS, Verdict.DUPLICATE]
-    assert judged(table, [(b"p", top - window - 1)]) == [Verdict.LATE]
-    assert judged(table, [(b"p", top)]) == [Verdict.DUPLICATE]
-
-
 @pytest.mark.parametrize("jump", [99, 100, 101, 128, 129, 1000])
 def test_a_jump_leaves_nothing_of_the_old_bitmap(jump: int) -> None:
     table = made(window=100)
@@ -144,19 +132,6 @@ def test_a_jump_leaves_nothing_of_the_old_bitmap(jump: int) -> None:
     seen = {number for _, number in start}
     expected = [Verdict.DUPLICATE if number in seen else Verdict.PASS for number in below]
     assert judged(table, [(b"p", number) for number in below]) == expected
-
-
-def test_numbers_below_the_first_record_count_as_not_seen() -> None:
-    table = made(window=10)
-    said = judged(table, [(b"p", 100), (b"p", 95), (b"p", 95), (b"p", 89)])
-    assert said == [Verdict.PASS, Verdict.PASS, Verdict.DUPLICATE, Verdict.LATE]
-
-
-def test_a_higher_epoch_forgets_the_window() -> None:
-    table = made(window=10, epoch=True)
-    judged(table, [(b"p", 4), (b"p", 5), (b"p", 9)], epoch=1)
-    assert judged(table, [(b"p", 5), (b"p", 4)], epoch=2) == [Verdict.PASS, Verdict.PASS]
-    assert judged(table, [(b"p", 100)], epoch=1) == [Verdict.LATE]
 
 
 # ---------------------------------------------------------------- what is written down
@@ -225,13 +200,6 @@ def test_state_of_another_definition_is_refused(value: ScopeValue, window: int, 
     with pytest.raises(UnreadableScopeError) as caught:
         made(window, epoch=epoch).apply(columns_of([(key, value.encode(key))])[0], track=True)
     assert caught.value.reason is Unreadable.FOREIGN
-
-
-def test_engine_and_schemas_mean_the_same_ring() -> None:
-    assert [engine_ring_bits(window) for window in range(1, 300)] == [
-        ring_bits(window) for window in range(1, 300)
-    ]
-    assert engine_ring_bits(65_536) == ring_bits(65_536) == 65_536
 
 
 # ---------------------------------------------------------------- local blocks

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -28,7 +27,6 @@ from schemas.changelog.bloom import (
     run_pages_before,
 )
 from schemas.changelog.ids import ID_BLOCK_KIND, ID_PAGE_KIND, IDS_KEY
-from schemas.changelog.position import Origin
 from schemas.changelog.values import CorruptStateError
 from tests.support.judges.id_state import NOW_MS, Came, IdPartition
 
@@ -448,34 +446,6 @@ def test_a_reset_takes_over_an_id_that_filters_have_renewed_again_and_again() ->
     assert judged.expires_ms is not None
     assert judged.owner.tolist() == [0, 15, -1]
     assert judged.expires_ms.tolist()[:2] == [NOW_MS + 400 + HOUR_MS] * 2
-
-
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("limit_bytes", [400, 1_048_588], ids=["small blocks", "large blocks"])
-def test_a_worker_goes_on_from_what_a_reset_has_made_of_renewed_ids(seed: int, limit_bytes: int) -> None:
-    dice = random.Random(seed)
-    window_ms = 40
-    partition = begun(confirm=True, window_ms=window_ms, bucket=7, refresh=True)
-    partition.limit_bytes = limit_bytes
-    partition.commit()
-    known: dict[bytes, tuple[int, int]] = {}
-    clock = 0
-    for number in range(60):
-        some = [Came(b"%d" % dice.randrange(20), NOW_MS + number + dice.randrange(9)) for _ in range(9)]
-        expected = []
-        for offset, came in enumerate(some, partition.next_offset):
-            clock = max(clock, came.timestamp)
-            owner, reading = known.get(came.key or b"", (-1, clock - window_ms))
-            passes = clock >= reading + window_ms
-            known[came.key or b""] = (offset if passes else owner), clock
-            expected.append(-1 if passes else owner)
-        judged = partition.take(some)
-        assert judged.owner is not None
-        assert judged.owner.tolist() == expected
-        partition.commit()
-        if number % 10 == 9:
-            partition.restate(Origin(partition.next_offset, 0))
-            partition.open(MemoryStore())
 
 
 def test_the_entries_of_an_earlier_build_are_thrown_away_and_their_ids_are_known() -> None:
