@@ -159,3 +159,13 @@ async def _compare(check: PartitionCheck, source: Listed) -> None:
         await check.take(columns)
     await check.settle()
     await check.finish()
+
+
+def found(report: VerifyReport) -> list[tuple[int, str]]:
+    """Return offset and rule of each violation."""
+    return [(each.offset, each.rule.value) for each in report.violations]
+
+
+def details(report: VerifyReport) -> str:
+    """Return what is said of each."""
+    return "\n".join(each.detail for each in report.violations)

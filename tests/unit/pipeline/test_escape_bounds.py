@@ -63,6 +63,7 @@ def gauge_of(seed: int, *, heavy: bool) -> EscapeGauge:
     return gauge
 
 
+@pytest.mark.core
 def test_no_id_lets_more_escape_than_is_allowed_for_one_that_was_not_drawn() -> None:
     shares = []
     for seed in range(SEEDS // 5):
@@ -107,6 +108,7 @@ def test_for_one_that_was_not_drawn_is_allowed_what_a_pair_stands_for(
     assert uppers[-1] >= interval(0.0, 0.0, escaped)[1]
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("level", [1, 3, 6])
 @pytest.mark.parametrize("times", [10, 30, 100])
 @pytest.mark.parametrize("heavy", [1, 2, 5, 20])
@@ -121,6 +123,7 @@ def test_the_interval_holds_where_few_ids_escape_dozens_of_times(heavy: int, tim
     assert held >= 0.95 * SEEDS
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(("heavy", "times"), [(1, 100), (5, 30), (20, 10)])
 def test_the_interval_holds_for_them_while_the_sample_is_thinned_and_fills_again(
     heavy: int, times: int
@@ -140,6 +143,7 @@ def test_the_interval_holds_for_them_while_the_sample_is_thinned_and_fills_again
     assert len(levels) >= 3
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("level", [1, 3, 6])
 @pytest.mark.parametrize("heavy", [1, 5, 20])
 def test_the_interval_holds_where_few_ids_pass_in_every_partition(heavy: int, level: int) -> None:

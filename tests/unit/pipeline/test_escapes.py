@@ -41,6 +41,7 @@ def covered(keys: list[int], at: list[int], level: int = 0, kind: int = 0, parti
     return Covered(partition, level, at[0], at[-1], passes)
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("partitions", [1, 2])
 @pytest.mark.parametrize(
     ("ids", "again", "slots"), [(4_000, 0.05, 2**10), (12_000, 0.2, 2**9), (800, 0.3, 2**8)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -25,7 +24,7 @@ from processor.pipeline.slot_pipeline import SlotPipeline
 from processor.state.kv.store import CorruptStoreError, MemoryStore, StoreError
 from processor.state.table import Table
 from processor.wire.encode import Encoder
-from schemas.changelog.position import NO_TOPIC, LocalMark, Origin, OutputEnds, Position
+from schemas.changelog.position import NO_TOPIC, Origin, OutputEnds, Position
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
 from schemas.changelog.watermark import decode_watermark, watermark_key
 from schemas.config import Pipeline
@@ -344,17 +343,6 @@ def test_without_work_there_is_no_commit() -> None:
     assert said[0] == "begin"
 
 
-def test_changelog_and_local_state_get_the_same_values() -> None:
-    slot = Slot()
-    slot.take(came(1, 7))
-    slot.commit()
-    written = {each.key: each.value for each in slot.output.records(CHANGELOG)}
-    mark = LocalMark(2, STATE).encode()
-    assert written == {key: value for key, value in slot.stores[0].items(b"") if value != mark}
-    assert Table(slot.stores[0]).mark() == LocalMark(2, STATE)
-    assert slot.committed() == (2, 7)
-
-
 def test_a_watermark_that_did_not_rise_is_not_written_again() -> None:
     slot = Slot()
     slot.take(came(5))
@@ -429,33 +417,11 @@ def test_a_commit_that_takes_long_makes_the_next_one_smaller() -> None:
 # ---------------------------------------------------------------- receipts and the origin
 
 
-def test_each_dropped_record_has_a_receipt_in_the_same_transaction_and_no_other_record_has() -> None:
-    slot = Slot(duplicates_limit=1_000_000)
-    slot.take(came(5, 5, None, 3, 6, 6))
-    assert slot.said == ["begin", *(f"send {topic}:0" for topic in (SINK, DUPLICATES, QUARANTINE))]
-    found = slot.output.records(DUPLICATES)
-    told = [json.loads(each.value or b"") for each in found]
-    assert [(each["offset"], each["verdict"], each["sequence"], each["watermark"]) for each in told] == [
-        (1, "duplicate", 5, 5),
-        (3, "late", 3, 5),
-        (5, "duplicate", 6, 6),
-    ]
-    assert {(each["pipeline"], each["topic"], each["partition"]) for each in told} == {("clicks", "source", 0)}
-    assert [(each.key, each.timestamp) for each in found] == [(b"key", 1_001), (b"key", 1_003), (b"key", 1_005)]
-
-
 def test_where_nothing_is_dropped_nothing_goes_to_the_duplicates_topic() -> None:
     slot = Slot(duplicates_limit=1_000_000)
     slot.take(came(1, 2, 3))
     slot.commit()
     assert f"send {DUPLICATES}:0" not in slot.said
-
-
-def test_of_what_comes_before_a_record_that_stops_the_worker_the_receipts_are_committed() -> None:
-    slot = Slot(quarantine=False, duplicates_limit=1_000_000)
-    slot.stops(came(5, 5, None, 5))
-    assert [json.loads(each.value or b"")["offset"] for each in slot.output.records(DUPLICATES)] == [1]
-    assert slot.committed() == (2, 5)
 
 
 @pytest.mark.parametrize("rows", [(1, 5, 5, 6), (5, 5, 6), (5, 6, 6, 7)])
@@ -507,21 +473,6 @@ def test_an_origin_is_the_first_thing_of_the_first_commit_and_is_written_once() 
 
 
 # ---------------------------------------------------------------- what is judged by what
-
-
-def test_records_see_what_came_earlier_in_the_same_open_transaction() -> None:
-    slot = Slot()
-    slot.take(came(1, 2), came(2, 1, 3, start=2))
-    assert offsets(slot.output.records(SINK)) == [0, 1, 4]
-
-
-def test_records_see_what_was_committed_before_a_restart() -> None:
-    slot = Slot()
-    slot.take(came(1, 5))
-    slot.commit()
-    slot.add(0, slot.stores[0])
-    slot.take(came(5, 4, 6, start=2))
-    assert offsets(slot.output.records(SINK)) == [0, 1, 4]
 
 
 def test_records_are_counted_by_verdict_once_they_are_committed() -> None:
@@ -606,15 +557,6 @@ def test_without_quarantine_what_comes_before_is_committed_and_the_record_is_nam
     assert offsets(slot.output.records(SINK)) == list(range(bad))
     assert slot.committed() == (bad, 4 + bad if bad else None)
     assert slot.said[-1] == "local 0"
-
-
-def test_without_quarantine_nothing_after_the_record_is_taken_in() -> None:
-    slot = Slot(quarantine=False)
-    slot.stops(
-        chunk(by_hand([record(0, 1)]), by_hand([record(1, None), record(2, 2)]), by_hand([record(3, 3)]))
-    )
-    assert offsets(slot.output.records(SINK)) == [0]
-    assert slot.committed() == (1, 1)
 
 
 def test_a_record_too_large_for_the_sink_is_quarantined_before_it_is_judged() -> None:

@@ -14,7 +14,7 @@ from processor.engine.ids.clock import RecordedClock
 from processor.errors import StopError
 from schemas.changelog.clock import NO_LIMIT
 from tests.support.judges.id_rules import IdRules
-from tests.support.verify.compared import compared, renumber
+from tests.support.verify.compared import compared, details, found, renumber
 from tests.support.verify.corruptions import WHEN
 from tests.support.verify.id_corruptions import (
     BAD_ID,
@@ -32,14 +32,6 @@ if TYPE_CHECKING:
     from tests.support.verify.compared import Topics
 
 
-def found(report: VerifyReport) -> list[tuple[int, str]]:
-    return [(each.offset, each.rule.value) for each in report.violations]
-
-
-def details(report: VerifyReport) -> str:
-    return "\n".join(each.detail for each in report.violations)
-
-
 def judged(
     topics: Topics, piece: int = 1_000, rules: IdRules | None = None, *limits: tuple[int, int]
 ) -> VerifyReport:
@@ -50,7 +42,7 @@ def judged(
     return compared(topics, piece, pipeline=id_pipeline(rules), clock=clock)
 
 
-@pytest.mark.parametrize("piece", [1, 2, 3, 100])
+@pytest.mark.parametrize("piece", [1, 100])
 @pytest.mark.parametrize("name", ID_PLANTED)
 def test_a_planted_corruption_is_found_where_it_is(name: str, piece: int) -> None:
     which, change, expected, text = ID_PLANTED[name]

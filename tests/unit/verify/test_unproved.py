@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from processor.engine.ids.clock import RecordedClock
 from processor.verify.unproved import KnownClock
 from tests.support.judges.id_rules import IdRules
-from tests.support.verify.compared import compared, renumber
+from tests.support.verify.compared import compared, found, renumber
 from tests.support.verify.corruptions import at, inserted, said, without
 from tests.support.verify.id_corruptions import BAD_ID, id_pipeline, id_topics, of, owned
 
@@ -65,10 +65,6 @@ def judged(
     clock = RecordedClock(*np.array(noted, np.int64).reshape(-1, 2).T, arrival=True)
     known = KnownClock(known_from, before, backfill)
     return compared(topics, piece, pipeline=id_pipeline(RULES), clock=clock, known=known)
-
-
-def found(report: VerifyReport) -> list[tuple[int, str]]:
-    return [(each.offset, each.rule.value) for each in report.violations]
 
 
 @pytest.mark.parametrize("piece", [1, 2, 3, 100])

@@ -274,17 +274,11 @@ def test_a_name_of_the_environment_finds_the_recommendation_of_its_pipeline(tmp_
 NOWHERE = """
 [kafka]
 bootstrap_servers = "localhost:1"
+
 [worker]
 application_id = "clicks"
-[[pipelines]]
-name = "clicks"
-source = "clicks.raw"
-sink = "clicks.clean"
-[pipelines.dedup]
-mode = "insert-id"
-id = [{ from = "key" }]
-window = "1h"
-"""
+
+""" + CONFIG[CONFIG.rindex("[[pipelines]]") :]
 
 
 @pytest.mark.parametrize(

@@ -122,17 +122,6 @@ def test_filters_that_nobody_confirms_are_predicted_to_forget_bucket_by_bucket(
         assert (each.caught.value, each.missed.value) == (caught, missed)
 
 
-def test_ids_of_both_partitions_meet_with_a_route_and_not_without_one() -> None:
-    records = [Seen(0, 1, 0, 0), Seen(0, 2, 0, 10), Seen(1, 1, 0, 5), Seen(1, 1, 0, 5)]
-    sample = filled(IdSample(1), records, prints=False)
-
-    [apart], [together] = predict(sample, [100], route=False), predict(sample, [100], route=True)
-
-    assert (apart.caught.value, apart.missed.value) == (1, 1)
-    assert (together.caught.value, together.missed.value) == (2, 0)
-    assert (apart.held.value, together.held.value) == (3, 2)
-
-
 def test_ids_held_at_once_are_those_inside_the_window() -> None:
     sample = IdSample(HOUR)
     readings = np.arange(10_000, dtype=np.int64) * 36_000  # 100 per hour, each its own id
@@ -204,6 +193,7 @@ def hashed(ids: NDArray[np.int64], seed: int) -> NDArray[np.uint64]:
         return mixed ^ (mixed >> np.uint64(31))
 
 
+@pytest.mark.core
 @pytest.mark.parametrize(
     ("stream", "rows"),
     [
