@@ -447,21 +447,21 @@ MISTAKES = (
         "processor/engine/watermark/scope_kernels.py",
         "np.uint64(mark) - np.uint64(number)\n        if distance > window:",
         "np.uint64(mark) - np.uint64(number)\n        if distance >= window:",
-        "tests/property/judges/test_scopes_model.py::test_verdicts_are_the_models_with_a_commit_or_crash_anywhere",
+        "tests/unit/engine/test_scope_table.py::test_the_window_has_exactly_w_numbers",
     ),
     Mistake(
         "the reorder window is one number too long",
         "processor/engine/watermark/scope_kernels.py",
         "np.uint64(mark) - np.uint64(number)\n        if distance > window:",
         "np.uint64(mark) - np.uint64(number)\n        if distance > window + np.uint64(1):",
-        "tests/property/judges/test_scopes_model.py::test_verdicts_are_the_models_with_a_commit_or_crash_anywhere",
+        "tests/unit/engine/test_scope_table.py::test_the_window_has_exactly_w_numbers",
     ),
     Mistake(
         "a lower epoch passes",
         "processor/engine/watermark/scope_kernels.py",
         "if epoch[row] < held:\n                    verdict[row] = 2\n",
         "if False:\n                    verdict[row] = 2\n",
-        "tests/property/judges/test_scopes_model.py::test_verdicts_are_the_models_with_a_commit_or_crash_anywhere",
+        "tests/unit/engine/test_scope_table.py::test_a_higher_epoch_forgets_the_window",
     ),
     Mistake(
         "a higher epoch keeps what the window has seen",
@@ -469,7 +469,7 @@ MISTAKES = (
         "                        give_row(meta, free, words[word + window_at])\n"
         "                    words[word + window_at] = 0\n",
         "                        pass\n",
-        "tests/property/judges/test_scopes_model.py::test_verdicts_are_the_models_with_a_commit_or_crash_anywhere",
+        "tests/unit/engine/test_scope_table.py::test_a_higher_epoch_forgets_the_window",
     ),
     Mistake(
         "of several faults the sequence's counts before the scope's",
@@ -549,8 +549,7 @@ MISTAKES = (
         "processor/engine/ids/exact/kernels.py",
         "            if before >= meta[FLOOR]:\n",
         "            if False:\n",
-        "tests/property/engine/test_insert_id_model.py::"
-        "test_verdicts_are_the_models_with_a_commit_drop_or_restart_anywhere",
+        "tests/unit/engine/test_exact_index.py::test_a_dropped_transaction_leaves_no_trace",
     ),
     Mistake(
         "the sum of a content's leaves forgets their paths",
@@ -906,48 +905,45 @@ MISTAKES = (
         "processor/engine/ids/collisions.py",
         "    judged.verdict[row], judged.owner[row] = 1, info[same, OWNER]\n",
         "    judged.verdict[row], judged.owner[row] = 1, info[earliest, OWNER]\n",
-        "tests/property/state/test_collision_state_model.py::"
-        "test_verdicts_owners_and_expiries_are_the_dictionarys_wherever_it_is_killed_and_restored",
+        "tests/unit/engine/test_collisions.py::test_a_copy_of_a_variant_is_owned_by_the_first_of_its_content[exact]",
     ),
     Mistake(
         "a collision that is dropped is remembered",
         "processor/judges/ids.py",
         "kept=self._dedup.on_collision in PASSING)\n",
         "kept=True)\n",
-        "tests/property/state/test_collision_state_model.py::"
-        "test_verdicts_owners_and_expiries_are_the_dictionarys_wherever_it_is_killed_and_restored",
+        "tests/unit/engine/test_collisions.py::test_what_is_not_in_the_sink_is_not_remembered[drop-exact]",
     ),
     Mistake(
         "refresh renews the first record of an id whatever has come",
         "processor/engine/ids/collisions.py",
         "        _renew(table, same, now)\n",
         "        _renew(table, earliest, now)\n",
-        "tests/property/state/test_collision_state_model.py::"
-        "test_verdicts_owners_and_expiries_are_the_dictionarys_wherever_it_is_killed_and_restored",
+        "tests/unit/engine/test_collisions.py::"
+        "test_refresh_renews_the_variant_with_the_equal_fingerprint_alone[exact]",
     ),
     Mistake(
         "a variant that has expired still counts",
         "processor/engine/ids/collisions.py",
         "    if same < 0 or info[same, READING] + window <= now:\n",
         "    if same < 0:\n",
-        "tests/property/state/test_collision_state_model.py::"
-        "test_verdicts_owners_and_expiries_are_the_dictionarys_wherever_it_is_killed_and_restored",
+        "tests/unit/engine/test_collisions.py::test_a_variant_expires_for_itself[exact]",
     ),
     Mistake(
         "a restart forgets the variants of ids",
         "processor/engine/ids/exact/index.py",
         "                self.collisions.restore(run)\n",
         "                pass\n",
-        "tests/property/state/test_collision_state_model.py::"
-        "test_verdicts_owners_and_expiries_are_the_dictionarys_wherever_it_is_killed_and_restored",
+        "tests/unit/engine/test_collisions.py::"
+        "test_a_restart_finds_every_variant_and_which_is_the_earliest[local state-exact]",
     ),
     Mistake(
         "a restore makes a renewed variant the latest of its id",
         "processor/engine/ids/collisions.py",
         "        born = np.where(rows.supersedes < 0, number, rows.supersedes)\n",
         "        born = number\n",
-        "tests/property/state/test_collision_state_model.py::"
-        "test_verdicts_owners_and_expiries_are_the_dictionarys_wherever_it_is_killed_and_restored",
+        "tests/unit/engine/test_collisions.py::"
+        "test_a_restart_finds_every_variant_and_which_is_the_earliest[changelog alone-bloom]",
     ),
     Mistake(
         "a note shows a record's own fingerprint as its owner's",
@@ -962,8 +958,7 @@ MISTAKES = (
         "processor/engine/ids/exact/kernels.py",
         "        if prints is not None and known and what != prints.own[row]:\n",
         "        if prints is not None and known and best < begun and what != prints.own[row]:\n",
-        "tests/property/state/test_collision_state_model.py::"
-        "test_verdicts_owners_and_expiries_are_the_dictionarys_wherever_it_is_killed_and_restored",
+        "tests/unit/engine/test_collisions.py::test_a_copy_of_a_variant_is_owned_by_the_first_of_its_content[exact]",
     ),
     Mistake(
         "what is undone of collisions stays",

@@ -11,6 +11,7 @@ from processor.engine.ids.block import IdRows
 from processor.engine.ids.collisions import Collisions
 from processor.engine.verdict import Verdict
 from processor.judges.exact import ExactIds
+from processor.state.kv.store import MemoryStore
 from tests.support.judges.id_state import NOW_MS, Came, IdPartition
 
 if TYPE_CHECKING:
@@ -37,6 +38,55 @@ def came(content: bytes, later_ms: int = 0) -> Came:
 
 def verdicts(judged: IdGrounds) -> list[int]:
     return [int(each) for each in judged.verdict]
+
+
+def owners(judged: IdGrounds) -> list[int]:
+    return [int(each) for each in judged.owner]
+
+
+@EACH
+def test_a_copy_of_a_variant_is_owned_by_the_first_of_its_content(backend: str) -> None:
+    judged = partition(backend).take([came(b"1"), came(b"2"), came(b"3"), came(b"2"), came(b"3"), came(b"1")])
+    assert verdicts(judged) == [PASS, COLLISION, COLLISION, DUPLICATE, DUPLICATE, DUPLICATE]
+    assert owners(judged) == [-1, 0, 0, 1, 2, 0]
+
+
+@EACH
+@pytest.mark.parametrize("on_collision", ["drop", "quarantine"])
+def test_what_is_not_in_the_sink_is_not_remembered(backend: str, on_collision: str) -> None:
+    judged = partition(backend, on_collision).take([came(b"1"), came(b"2"), came(b"2", 60), came(b"1")])
+    assert verdicts(judged) == [PASS, COLLISION, COLLISION, DUPLICATE]
+    assert judged.expires_ms.tolist() == [0, 0, 0, NOW_MS + WINDOW_MS]
+
+
+@EACH
+def test_a_variant_expires_for_itself(backend: str) -> None:
+    at_work = partition(backend)
+    judged = at_work.take([came(b"1"), came(b"2", 60), came(b"1", 100), came(b"2", 159), came(b"2", 160)])
+    assert verdicts(judged) == [PASS, COLLISION, COLLISION, DUPLICATE, COLLISION]
+    assert owners(judged) == [-1, 0, 1, 1, 2]
+
+
+@EACH
+def test_refresh_renews_the_variant_with_the_equal_fingerprint_alone(backend: str) -> None:
+    at_work = partition(backend, refresh=True)
+    judged = at_work.take([came(b"1"), came(b"2"), came(b"2", 60), came(b"3", 100), came(b"2", 159)])
+    assert verdicts(judged) == [PASS, COLLISION, DUPLICATE, COLLISION, DUPLICATE]
+    assert owners(judged) == [-1, 0, 1, 1, 1]
+
+
+@EACH
+@pytest.mark.parametrize("locally", [True, False], ids=["local state", "changelog alone"])
+def test_a_restart_finds_every_variant_and_which_is_the_earliest(backend: str, *, locally: bool) -> None:
+    at_work = partition(backend, refresh=True)
+    at_work.take([came(b"1"), came(b"2"), came(b"3", 10)])
+    at_work.commit()
+    at_work.take([came(b"2", 50), came(b"1", 60)])
+    at_work.commit()
+    at_work.open(None if locally else MemoryStore())
+    judged = at_work.take([came(b"3", 105), came(b"2", 106), came(b"4", 107)])
+    assert verdicts(judged) == [DUPLICATE, DUPLICATE, COLLISION]
+    assert owners(judged) == [2, 1, 0]
 
 
 def test_what_is_undone_was_never_remembered_nor_renewed() -> None:

@@ -155,6 +155,24 @@ def test_a_stream_that_goes_on_for_many_windows_takes_the_room_of_one() -> None:
     assert max(sizes[20:]) <= 1.5 * max(sizes[:20])
 
 
+def test_a_dropped_transaction_leaves_no_trace() -> None:
+    partition = ExactPartition(HOUR, refresh=True, line_bits=2)
+    known, new = ids_of(random_hashes(300)), ids_of(random_hashes(300, seed=2))
+    partition.judge(known, np.arange(300), np.zeros(300, np.int64))
+    partition.commit(0)
+    for _ in range(2):
+        judged = partition.judge(known, np.arange(300), np.full(300, 5))
+        assert (judged.expires_ms == HOUR + 5).all()
+        assert (partition.judge(new, np.arange(300), np.full(300, 6)).verdict == Verdict.PASS).all()
+        assert (partition.judge(new, np.arange(300), np.full(300, 6)).verdict == Verdict.DUPLICATE).all()
+        partition.index.drop()
+        assert not len(partition.index.staged())
+    # Not renewed, for that was dropped: expired at the hour sharp.
+    assert (partition.judge(known, np.arange(300), np.full(300, HOUR - 1)).verdict == Verdict.DUPLICATE).all()
+    partition.index.drop()
+    assert (partition.judge(known, np.arange(300), np.full(300, HOUR)).verdict == Verdict.PASS).all()
+
+
 def test_a_renewed_id_takes_one_slot_however_often_it_is_renewed_and_after_a_restart() -> None:
     partition = ExactPartition(HOUR, refresh=True, line_bits=1)
     ids = ids_of(random_hashes(50))

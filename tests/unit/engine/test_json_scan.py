@@ -62,7 +62,9 @@ TEXTS: dict[str, list[bytes]] = {
 BROKEN["there are no other words than null, true and false"] = [
     made for word in WORDS for made in (word, b'{"a":' + word + b"}")
 ]
-BROKEN["numbers of other forms are not JSON"] = [made for each in NUMBERS for made in (each, b"[" + each + b"]")]
+BROKEN["numbers of other forms are not JSON"] = [
+    made for each in NUMBERS for made in (each, b"[" + each + b"]")
+]
 BROKEN["strings end"] = [
     made
     for text in (b'"', b'"a', rb'"a\"', b'"\\', rb'"\u', rb'"\u00', rb'"\u004', b'"\xc3')

@@ -121,6 +121,17 @@ def test_a_bitmap_is_given_back_when_the_gap_has_left_the_window() -> None:
     assert int(table._meta[scope_arrays.ROWS]) <= 20, "rows are used again"
 
 
+@pytest.mark.parametrize("window", [1, 63, 64, 65, 1000, 65_536])
+def test_the_window_has_exactly_w_numbers(window: int) -> None:
+    table = made(window=window)
+    top = 10 * window
+    judged(table, [(b"p", top - window - 1), (b"p", top)])
+    late, lowest = (b"p", top - window - 2), (b"p", top - window)
+    assert judged(table, [late, lowest, lowest]) == [Verdict.LATE, Verdict.PASS, Verdict.DUPLICATE]
+    assert judged(table, [(b"p", top - window - 1)]) == [Verdict.LATE]
+    assert judged(table, [(b"p", top)]) == [Verdict.DUPLICATE]
+
+
 @pytest.mark.parametrize("jump", [99, 100, 101, 128, 129, 1000])
 def test_a_jump_leaves_nothing_of_the_old_bitmap(jump: int) -> None:
     table = made(window=100)
@@ -132,6 +143,19 @@ def test_a_jump_leaves_nothing_of_the_old_bitmap(jump: int) -> None:
     seen = {number for _, number in start}
     expected = [Verdict.DUPLICATE if number in seen else Verdict.PASS for number in below]
     assert judged(table, [(b"p", number) for number in below]) == expected
+
+
+def test_numbers_below_the_first_record_count_as_not_seen() -> None:
+    table = made(window=10)
+    said = judged(table, [(b"p", 100), (b"p", 95), (b"p", 95), (b"p", 89)])
+    assert said == [Verdict.PASS, Verdict.PASS, Verdict.DUPLICATE, Verdict.LATE]
+
+
+def test_a_higher_epoch_forgets_the_window() -> None:
+    table = made(window=10, epoch=True)
+    judged(table, [(b"p", 4), (b"p", 5), (b"p", 9)], epoch=1)
+    assert judged(table, [(b"p", 5), (b"p", 4)], epoch=2) == [Verdict.PASS, Verdict.PASS]
+    assert judged(table, [(b"p", 100)], epoch=1) == [Verdict.LATE]
 
 
 # ---------------------------------------------------------------- what is written down
