@@ -15,7 +15,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from processor.errors import RebuildError, StopError
+from processor.errors import FencedError, RebuildError, StopError
 from processor.kafka.client import TopicPartition
 from processor.kafka.offsets import bounds, committed, origin_at
 from processor.kafka.reader import ChangelogPartition
@@ -37,6 +37,7 @@ from schemas.changelog.values import CorruptStateError
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
+    from processor.judges.judge import Judge
     from processor.kafka.client import Client
     from processor.kafka.offsets import Bounds
     from processor.kafka.transactions.fencing import SlotId
@@ -88,6 +89,7 @@ class PartitionOpener:
 
         Raises:
             RebuildError: The local state is corrupt; it is thrown away.
+            FencedError: Another has taken the slot meanwhile.
             StopError: State and source do not fit each other, or the config.
         """
         context, name = self._context, self._name
@@ -103,25 +105,11 @@ class PartitionOpener:
             self._forget_foreign(table, tp)
             with context.restoring(judge.log):
                 position = await self._restored(tp.partition, table, changelog, gauge.set)
-            started, beginning = (position, ()) if position else await self._first_position(tp, limits)
-            before, started = started.verdicts, self._of_now(started)
-            self._check_definition(tp, started)
-            if self._work.meaning:
-                note_definition(folder.parent, self._work.meaning)
-            if position is not None:
-                self._require_same_topics(tp, position)
-                await self._require_newest(tp, position, changelog)
-            # Not before: under a mark there must be no state that was read as something else than it is.
-            table.flush()
-            judge.load(table)
-            context.escapes.watch(self._work.hop, judge, tp.partition)
-            partition = OpenPartition(tp.partition, table, judge, started, stable=limits.stable)
-            partition.changelog_end = table.changelog_end
-            partition.verdicts = self._draft(tp, started, before)
-            if position is None:
-                origin = await self._origin(tp.partition, started.next_offset, beginning)
-                partition.origin = origin
-                partition.position = replace(started, ends=origin.ends if origin else NO_ENDS)
+            try:
+                partition = await self._opened(tp, limits, judge, table, changelog, position)
+            except StopError:
+                await self._require_ours(changelog, table.changelog_end)
+                raise
             pipeline.partitions[tp.partition] = partition
         except CorruptStoreError as error:
             # Where the restore has not looked: all of it is read from the changelog next time.
@@ -131,6 +119,7 @@ class PartitionOpener:
         except BaseException:
             table.close()
             raise
+        started = partition.position
         context.metrics.begin(name, tp.partition, started.next_offset, limits.stable)
         if position is None:
             pipeline.begin_at(partition)
@@ -144,6 +133,49 @@ class PartitionOpener:
             # worker looks for it, and a group's offsets are forgotten after a week without members.
             if started != position or self._work.only_positions or context.take_over_sink:
                 pipeline.begin_at(partition)
+
+    async def _opened(
+        self,
+        tp: TopicPartition,
+        limits: Bounds,
+        judge: Judge,
+        table: Table,
+        changelog: ChangelogPartition,
+        position: Position | None,
+    ) -> OpenPartition:
+        """Return a partition at work on what was restored, where that fits config and topics."""
+        started, beginning = (position, ()) if position else await self._first_position(tp, limits)
+        before, started = started.verdicts, self._of_now(started)
+        self._check_definition(tp, started)
+        if self._work.meaning:
+            folder = self._context.home.partition(self._name, tp.partition).parent
+            note_definition(folder, self._work.meaning)
+        if position is not None:
+            self._require_same_topics(tp, position)
+            await self._require_newest(tp, position, changelog)
+        # Not before: under a mark there must be no state that was read as something else than it is.
+        table.flush()
+        judge.load(table)
+        self._context.escapes.watch(self._work.hop, judge, tp.partition)
+        partition = OpenPartition(tp.partition, table, judge, started, stable=limits.stable)
+        partition.changelog_end = table.changelog_end
+        partition.verdicts = self._draft(tp, started, before)
+        if position is None:
+            origin = await self._origin(tp.partition, started.next_offset, beginning)
+            partition.origin = origin
+            partition.position = replace(started, ends=origin.ends if origin else NO_ENDS)
+        return partition
+
+    @staticmethod
+    async def _require_ours(changelog: ChangelogPartition, end: int) -> None:
+        """Look whether somebody has written to a changelog since it was restored up to its ``end``.
+
+        Raises:
+            FencedError: So it is: another has taken the slot, and what does not fit together, a state of before
+                and what the group has committed by now, says nothing.
+        """
+        if (await changelog.bounds()).end != end:
+            raise FencedError(f"{changelog.name} has been written to since it was restored: by another owner")
 
     def _draft(self, tp: TopicPartition, started: Position, before: TopicId) -> VerdictDraft | None:
         """Return what the next verdict record says; ``before``: in which topic the last one stands."""

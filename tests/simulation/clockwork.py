@@ -24,20 +24,24 @@ class _Waiting(selectors.SelectSelector):
     """Lets the time pass that a loop would wait for; nothing comes from outside."""
 
     now_s = 0.0
+    limit_s = 1e9
 
     @override
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None:
             raise RuntimeError("everybody waits for somebody else")
         self.now_s += timeout
+        if self.now_s > self.limit_s:
+            raise RuntimeError("nobody gets on")
         return []
 
 
 class ClockworkLoop(asyncio.SelectorEventLoop):
     """Runs what is ready in order, one thing after the other, threads too."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit_s: float) -> None:
         self._waiting = _Waiting()
+        self._waiting.limit_s = limit_s
         super().__init__(self._waiting)
 
     @override
@@ -58,10 +62,15 @@ class ClockworkLoop(asyncio.SelectorEventLoop):
 
 
 @contextlib.contextmanager
-def clockwork(dice: random.Random) -> Iterator[asyncio.Runner]:
-    """Give a runner, and let the process's clocks and its random bytes be those of the simulation meanwhile."""
+def clockwork(dice: random.Random, limit_s: float = 1e9) -> Iterator[asyncio.Runner]:
+    """Give a runner, and let the process's clocks and its random bytes be those of the simulation meanwhile.
+
+    Args:
+        dice: Makes the random bytes.
+        limit_s: Of simulated time, after which nobody gets on.
+    """
     with contextlib.ExitStack() as held:
-        loop = ClockworkLoop()
+        loop = ClockworkLoop(limit_s)
         # Whoever fails second is not waited for any more.
         loop.set_exception_handler(lambda _loop, _context: None)
         runner = held.enter_context(asyncio.Runner(loop_factory=lambda: loop))

@@ -54,17 +54,28 @@ class Host:
         self.machine = machine
         self.busy = False
         self._dice = dice
-        self._older: Mapping[tuple[str, int], MemoryStore] = {}
+        self._older: dict[tuple[str, int], MemoryStore] = {}
 
     def lose_some(self) -> None:
         """Leave the local state as it is, an older one, or none."""
-        dice = self._dice.random()
-        if dice < 0.15:
-            self.machine.stores = {}
-        elif dice < 0.3:
-            self.machine.stores = _copied(self._older)
-        if self._dice.random() < 0.3:
-            self._older = _copied(self.machine.stores)
+        lose_some(self._dice, self.machine.stores, self._older)
+
+
+def lose_some(
+    dice: random.Random, stores: dict[tuple[str, int], MemoryStore], older: dict[tuple[str, int], MemoryStore]
+) -> None:
+    """Leave a host's local state as it is, as ``older`` has it, or none; it may become the older one."""
+    rolled = dice.random()
+    if rolled < 0.15:
+        stores.clear()
+    elif rolled < 0.3:
+        restored = _copied(older)
+        stores.clear()
+        stores.update(restored)
+    if dice.random() < 0.3:
+        copied = _copied(stores)
+        older.clear()
+        older.update(copied)
 
 
 def _copied(stores: Mapping[tuple[str, int], MemoryStore]) -> dict[tuple[str, int], MemoryStore]:

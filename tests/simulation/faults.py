@@ -39,6 +39,10 @@ class Odds:
         expired: The coordinator gives the transactional id up.
         paused: The process halts for longer than its group waits.
         waits: The answer takes its time, so that others go on meanwhile.
+        coded: A broker refuses by a code, which says that nothing was done.
+        forgotten: The coordinator forgets a transactional id that is idle.
+        unmarked: A partition is left out where the end of a transaction is written.
+        damaged: The local state cannot be read.
     """
 
     killed: float = 0.0
@@ -49,12 +53,22 @@ class Odds:
     expired: float = 0.0
     paused: float = 0.0
     waits: float = 0.0
+    coded: float = 0.0
+    forgotten: float = 0.0
+    unmarked: float = 0.0
+    damaged: float = 0.0
 
     @classmethod
-    def drawn(cls, dice: random.Random) -> Odds:
-        """Draw them: an episode has some kinds of faults, often or seldom."""
-        drawn = {each.name: dice.choice((0.0, 0.01, 0.03)) for each in fields(cls)}
-        return cls(**{**drawn, "killed": dice.choice((0.03, 0.06, 0.1)), "waits": dice.choice((0.05, 0.3))})
+    def drawn(cls, dice: random.Random, share: float = 1.0) -> Odds:
+        """Draw them: an episode has some kinds of faults, often or seldom.
+
+        Args:
+            dice: Draw them.
+            share: Of what is usual, where there are many awaits between two commits.
+        """
+        drawn = {each.name: share * dice.choice((0.0, 0.01, 0.03)) for each in fields(cls)}
+        killed = share * dice.choice((0.03, 0.06, 0.1))
+        return cls(**{**drawn, "killed": killed, "waits": dice.choice((0.05, 0.3))})
 
 
 class Fate:

@@ -7,7 +7,11 @@ import logging
 import time
 from dataclasses import dataclass
 
+from tests.simulation.brokers.episode import WorkerEpisode
 from tests.simulation.episode import Episode
+
+KINDS = (Episode, WorkerEpisode)
+"""Of episodes, which take turns by seed: slots over a cluster, and workers over brokers."""
 
 
 @dataclass
@@ -25,8 +29,8 @@ class Totals:
         return f"{done} in {self.cpu_s:.1f} CPU s: {each_s:.0f} kills per CPU second"
 
 
-def run(first: int, cpu_s: float, most: int | None = None) -> Totals:
-    """Run episodes for so many CPU seconds, one at least, and ``most`` at most.
+def run(first: int, cpu_s: float, most: int | None = None, step: int = 1) -> Totals:
+    """Run episodes for so many CPU seconds, one at least, and ``most`` at most, of each ``step`` seeds one.
 
     Raises:
         BaseException: As the first that fails does, with a note that says how to repeat it.
@@ -35,9 +39,9 @@ def run(first: int, cpu_s: float, most: int | None = None) -> Totals:
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)  # a million lines about what is meant to go wrong
     try:
-        for seed in itertools.count(first):
+        for seed in itertools.count(first, step):
             try:
-                outcome = Episode(seed).run()
+                outcome = KINDS[seed % len(KINDS)](seed).run()
             except BaseException as error:
                 error.add_note(f"repeat with: python -m tests.simulation --seed {seed} --minutes 0")
                 raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import struct
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +14,7 @@ from processor.pipeline.hop_kinds import kind_of
 from processor.pipeline.hops import hops
 from schemas.config import Settings
 from tests.simulation.clockwork import BEGIN_S
+from tests.simulation.oracle import BIG_BYTES
 from tests.support.judges.fingerprints import FingerprintModel, FingerprintRules
 from tests.support.judges.id_rules import BucketIdModel, IdModel, IdRules
 from tests.support.judges.rules import Model, Rules
@@ -20,15 +22,18 @@ from tests.support.kafka.topics import Record
 from tests.support.wire import batches
 
 if TYPE_CHECKING:
-    import random
     from collections.abc import Callable, Mapping, Sequence
 
     from processor.pipeline.hop_kinds import HopKind
-    from seqmark.in_memory.cluster import MemoryCluster
+    from tests.simulation.oracle import Cluster
 
 BEGIN_MS = int(BEGIN_S * 1000)
 HOUR_MS = 3_600_000
-APPLICATION = "sim"
+LONG = random.Random(0).randbytes(70_000)
+"""Longer than a scope may be."""
+SMALL_SINK_BYTES = 2_500
+"""What a sink takes that takes little: less than a record with `BIG_BYTES` of noise, more than any other."""
+APPLICATION = "sim-a"
 PLACES = (
     {"from": "header", "name": "seq", "format": "text"},
     {"from": "header", "name": "seq", "format": "int64"},
@@ -47,30 +52,44 @@ class Scenario:
     """One pipeline over some records.
 
     Attributes:
+        settings: A worker's, with this pipeline.
         kind: Its only hop.
         rules: What it judges by, for the naive model.
         records: By source partition, as they stand there.
+        small: Whether the sink takes little to begin with.
     """
 
+    settings: Settings
     kind: HopKind
     rules: Rules | IdRules
-    records: Sequence[Sequence[Record]]
+    records: Sequence[list[Record]]
+    make: Callable[[int], batches.Record]
+    small: bool = False
+
+    def fill(self, dice: random.Random, cluster: Cluster, number: int) -> None:
+        """Have more come into a source partition."""
+        found = self.records[number]
+        found += _filled(dice, cluster, number, lambda at: self.make(len(found) + at))
+
+    def fill_other(self, dice: random.Random, cluster: Cluster, number: int) -> None:
+        """Have records come into a partition of another topic of the source's name: nobody may judge them."""
+        _filled(dice, cluster, number, lambda at: self.make(len(self.records[number]) + at))
+
+    @staticmethod
+    def now_ms() -> int:
+        """Return a time behind all records: no clock is held back."""
+        return BEGIN_MS
 
     def model(self) -> Model | IdModel:
         """Return the naive model of one partition."""
         if not isinstance(self.rules, IdRules):
             return self.rules.model()
         if isinstance(self.rules, FingerprintRules):
-            return FingerprintModel(self.rules, now_ms)
-        return IdModel(self.rules, now_ms) if self.rules.confirmed else BucketIdModel(self.rules)
+            return FingerprintModel(self.rules, self.now_ms)
+        return IdModel(self.rules, self.now_ms) if self.rules.confirmed else BucketIdModel(self.rules)
 
 
-def now_ms() -> int:
-    """Return a time behind all records: no clock is held back."""
-    return BEGIN_MS
-
-
-def drawn(dice: random.Random, cluster: MemoryCluster) -> Scenario:
+def drawn(dice: random.Random, cluster: Cluster, *, small_sinks: bool = False) -> Scenario:
     """Draw a pipeline, and fill its source."""
     new = dice.choice((_scoped, _identified, _told_apart))
     rules, make = new(dice)
@@ -81,22 +100,47 @@ def drawn(dice: random.Random, cluster: MemoryCluster) -> Scenario:
         keys |= {"output": dice.choice(("verdicts", "both")), "verdicts": "verdicts"}
     elif quarantine and dice.random() < 0.2:
         keys["observe"] = True
-    kind = _kind(rules, 3, keys)
+    settings = _settings(rules, keys)
     partitions = dice.choice((1, 1, 2, 3)) if quarantine else 1
-    records = [_filled(dice, cluster, number, partial(make, dice)) for number in range(partitions)]
-    return Scenario(kind, rules, records)
+    small = (
+        small_sinks and quarantine and "output" not in keys and "observe" not in keys and dice.random() < 0.2
+    )
+    made = _with_big(dice, make) if small else partial(make, dice)
+    records: list[list[Record]] = [[] for _ in range(partitions)]
+    scenario = Scenario(settings, _kind(settings, 3), rules, records, made, small)
+    for number in range(partitions):
+        scenario.fill(dice, cluster, number)
+    return scenario
 
 
-def _kind(rules: Rules | IdRules, partitions: int, keys: Mapping[str, Any]) -> HopKind:
+def _with_big(
+    dice: random.Random, make: Callable[[random.Random, int], batches.Record]
+) -> Callable[[int], batches.Record]:
+    """Return what makes records, of which some are too large for a sink that takes little."""
+
+    def made(number: int) -> batches.Record:
+        record = make(dice, number)
+        if dice.random() >= 0.1:
+            return record
+        noise = (b"noise", dice.randbytes(BIG_BYTES))
+        return record._replace(headers=(*record.headers, noise))
+
+    return made
+
+
+def _settings(rules: Rules | IdRules, keys: Mapping[str, Any]) -> Settings:
     dedup = rules.dedup if isinstance(rules, IdRules) else {"mode": "watermark", "sequence": rules.sequence}
     names = {"name": "p", "source": "source", "sink": "sink", "duplicates": "receipts"}
-    settings = Settings.model_validate(
+    return Settings.model_validate(
         {
             "kafka": {"bootstrap_servers": "nowhere:9092"},
-            "worker": {"application_id": APPLICATION},
+            "worker": {"application_id": APPLICATION, "escape_gauge": False},
             "pipelines": [{**names, **keys, "dedup": {**rules.dedup, **dedup}}],
         }
     )
+
+
+def _kind(settings: Settings, partitions: int) -> HopKind:
     source = TopicView(partitions, 1, {"max.message.bytes": "1048588"})
     topics = {topic.topic: topic for topic in plan(settings, {"source": source}).topics}
     (hop,) = hops(settings)
@@ -128,9 +172,11 @@ def _scoped(dice: random.Random) -> tuple[Rules, Callable[[random.Random, int], 
         }
         value: Any = {"seq": sequence, "n": number}
         if dice.random() < 0.04:
-            headers[dice.choice(list(headers))] = dice.choice((None, b"x"))
+            for _ in range(dice.choice((1, 2, 3))):
+                headers[dice.choice(list(headers))] = dice.choice((None, b"x"))
             value = None
-        return _record(dice, number, name, headers, value)
+        key = LONG if dice.random() < 0.002 else name
+        return _record(dice, number, key, headers, value)
 
     return rules, make
 
@@ -192,7 +238,7 @@ def _record(
 
 
 def _filled(
-    dice: random.Random, cluster: MemoryCluster, number: int, make: Callable[[int], batches.Record]
+    dice: random.Random, cluster: Cluster, number: int, make: Callable[[int], batches.Record]
 ) -> list[Record]:
     """Fill a source partition: with batches of each codec, gaps, and transactions, some of them aborted."""
     log, made, found = cluster.log("source", number), 0, list[Record]()

@@ -49,8 +49,8 @@ MISTAKES = (
     Mistake(
         "the ids of topics are not compared at assignment",
         "processor/worker/open_partition.py",
-        "                self._require_same_topics(tp, position)\n",
-        "                pass\n",
+        "            self._require_same_topics(tp, position)\n",
+        "            pass\n",
         "tests/broker/worker/test_identity.py::test_a_sink_made_anew_is_refused_and_a_reset_goes_on_into_the_new_one",
         broker=True,
     ),

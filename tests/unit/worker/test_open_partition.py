@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from processor.errors import StopError
+from processor.errors import FencedError, StopError
 from processor.kafka.client import TopicPartition
 from processor.kafka.offsets import Bounds
 from processor.kafka.transactions.fencing import SlotId
@@ -261,3 +261,15 @@ def test_a_state_that_is_older_than_the_groups_last_commit_is_not_gone_on_with(
             asyncio.run(run())
     else:
         asyncio.run(run())
+
+
+def test_where_another_has_written_meanwhile_the_group_is_asked_whose_the_slot_is() -> None:
+    changelog: Any = Others({}).changelog(0, 0, "c", 0)
+
+    async def run() -> None:
+        end = (await changelog.bounds()).end
+        await PartitionOpener._require_ours(changelog, end)
+        with pytest.raises(FencedError, match="has been written to since it was restored"):
+            await PartitionOpener._require_ours(changelog, end - 1)
+
+    asyncio.run(run())
