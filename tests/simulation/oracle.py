@@ -133,8 +133,9 @@ async def _require_partition(
     if topics.quarantine is None:
         judged = _until_fault(scenario, records)
         end = records[len(judged)].offset if len(judged) < len(records) else end
-    written = {"records": topics.sink is not None, "verdicts": topics.verdicts is not None}
-    model = require_outputs(scenario, cluster, number, stretches or [Stretch(0, 0, end, **written)])
+    records_too, verdicts_too = topics.sink is not None, topics.verdicts is not None
+    whole = Stretch(0, 0, end, records=records_too, verdicts=verdicts_too)
+    model = require_outputs(scenario, cluster, number, stretches or [whole])
     group = cluster.offsets[TopicPartition(topics.source, number)]
     loose = stretches is not None and stretches[-1].loose
     assert group == end or (loose and group < end), (

@@ -134,6 +134,7 @@ class Asked:
                 topics.append((KafkaCode.UNKNOWN_TOPIC_OR_PARTITION, name, UNKNOWN_ID, False, [], 0, NO_TAGS))
                 continue
             led = [(n, self._brokers.leader(TopicPartition(name, n))) for n in range(topic.partitions)]
+            rows: list[tuple[Any, ...]]
             rows = [(0, n, leader, 0, [leader], [leader], [], NO_TAGS) for n, leader in led]
             topics.append((0, name, topic.topic_id, False, rows, ALL_OPERATIONS, NO_TAGS))
         return SimpleNamespace(
@@ -216,7 +217,7 @@ class Asked:
         return SimpleNamespace(error_code=code)
 
     def describe_transactions(self, wrong: KafkaCode | None) -> Any:
-        states = []
+        states: list[tuple[Any, ...]] = []
         for identity in self.fields.transactional_ids:
             held = self._brokers.ids.get(identity)
             if wrong is not None or held is None:

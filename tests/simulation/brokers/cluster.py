@@ -139,7 +139,7 @@ class Brokers:
 
     def leader(self, tp: TopicPartition) -> int:
         """Return who leads a partition."""
-        return (sum(tp.topic.encode()) + tp.partition) % len(self.nodes)
+        return int(sum(tp.topic.encode()) + tp.partition) % len(self.nodes)
 
     def name_of(self, topic_id: bytes) -> str | None:
         """Return the name of the topic with an id; None: there is none."""

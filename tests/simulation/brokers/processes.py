@@ -98,6 +98,7 @@ class Process:
 
     async def gone(self) -> None:
         """End all that it has left running, and wait for that; who asks is not one of it."""
+        left: list[asyncio.Task[Any]] = []
         for _ in range(ROUNDS):
             left = [task for task in self._tasks if not task.done()]
             if not left:
