@@ -27,7 +27,7 @@ from typing_extensions import override
 from tests.crash.planted.mistakes import MISTAKES, Mistake
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from types import CodeType
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +39,29 @@ TABLE = Path(__file__).with_name("caught.json")
 PRELOADED = ("aiokafka.admin", "confluent_kafka.admin", "cramjam", "hypothesis", "numba", "pydantic", "pytest")
 """What takes long to import and is not ours: once for all mistakes."""
 WAIT_SHARE, WAIT_S, MOST_CHARACTERS = 20, 120, 300
+
+TWO_HOPS = "two hops: no episode has a pipeline with a route"
+EXPLAIN = "explain: no episode asks what became of a record"
+MARKS = "marks: they are written, and nobody in an episode searches by them"
+BY_FILE: Mapping[str, str] = {
+    "processor/commands/run/page_answers.py": "the web server: an episode's workers have none",
+    "processor/commands/spark/": "histories in files and tables at rest: Spark",
+    "processor/inspection/explain/": EXPLAIN,
+    "processor/kafka/protocol/connections.py": "sockets and SASL: nothing lies below a request",
+    "processor/reset/backfill/hop_load.py": TWO_HOPS,
+    "processor/reset/backfill/intake/topic.py": TWO_HOPS,
+    "processor/reset/backfill/load.py": TWO_HOPS,
+    "processor/reset/run.py": MARKS,
+    "processor/state/home.py": "folders: local state is in memory",
+    "processor/worker/worker.py": "the worker's service: readiness, and a group's leader that sees no source",
+    "spark_sink/": "Spark",
+}
+"""Which fault the simulation has no model of, by a file, or the folder it is in."""
+
+
+def lacking(mistake: Mistake) -> str:
+    """Return what the simulation lacks to notice a mistake; empty: nothing that is known."""
+    return next((why for place, why in BY_FILE.items() if mistake.file.startswith(place)), "")
 
 
 class _Planting(SourceFileLoader):

@@ -1,9 +1,9 @@
 """Would the tests notice? Each planted mistake of `tests.crash.planted.mistakes` must make its test fail.
 
 `make prove` looks at those that may have become others. Here all of them are looked at with ``--tier all``, one
-where it is named, otherwise five: what is not proven as it is comes first, and the others by chance, since the
-lock misses what neither the mistake's file nor the test imports. A copy of the source tree gets the mistake, and
-its test runs there.
+where it is named, otherwise five: what is not proven as it is comes first, and others by chance, since the
+lock misses what neither the mistake's file nor the test imports. A copy of the source tree gets the mistake,
+and its test runs there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SOME = 5
 
 
 def wanted(config: pytest.Config) -> list[Mistake]:
-    """Return the mistakes that this run looks at, the same in each of its processes: first what is not proven."""
+    """Return what this run looks at, the same in each of its processes: first what is not proven."""
     if everything(config) or named(config):
         return list(MISTAKES)
     alone = [each for each in MISTAKES if not each.broker]
@@ -43,7 +43,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     chosen = wanted(metafunc.config)
     if len(chosen) < len(MISTAKES):
-        said = f"{len(chosen)} of {len(MISTAKES)} planted mistakes were drawn, {len(changed())} are not proven as they are"
+        drawn = f"{len(chosen)} of {len(MISTAKES)} planted mistakes were drawn"
+        said = f"{drawn}, {len(changed())} are not proven as they are"
         note(metafunc.config, f"{said}; SEQMARK_TEST_SEED={seed(metafunc.config)}")
     cases = [
         pytest.param(each, id=each.name, marks=[pytest.mark.broker] if each.broker else []) for each in chosen
