@@ -73,6 +73,16 @@ def test_a_kill_after_a_step_loses_and_repeats_nothing_of_any_scope(
         assert all(part.quarantined for part in truth)
 
 
+def test_a_kill_at_least_once_loses_nothing_of_any_scope(broker: Broker, tmp_path: Path) -> None:
+    servers = broker.bootstrap_servers
+    with Scene(servers, tmp_path, rules=BY_KEY, scopes=SCOPES, guarantee="at_least_once") as scene:
+        killed_after(scene, CommitStep.OUTPUT, EACH_COMMIT_S)
+
+        scene.drain()
+
+        scene.assert_at_least_once()
+
+
 @pytest.mark.timeout(900)
 def test_kills_at_random_lose_and_repeat_nothing_of_any_scope(
     broker: Broker, tmp_path: Path, *, whole: bool
