@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socketserver
 import ssl
+import threading
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -16,6 +19,7 @@ from schemas.config import Kafka
 from tests.support.kafka.security.certificates import Authority
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 HOST = "localhost"
@@ -25,6 +29,29 @@ OLD, LATE = "20200102000000Z", "20990101000000Z"
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
     return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@contextmanager
+def listening(context: ssl.SSLContext | None) -> Iterator[int]:
+    """Listen, and close each connection once its handshake is over; yields the port.
+
+    In threads, since asyncio does not send what a handshake on this side has failed of.
+    """
+
+    class Closing(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            if context is not None:
+                with suppress(OSError), context.wrap_socket(self.request, server_side=True):
+                    pass
+
+    with socketserver.ThreadingTCPServer((HOST, 0), Closing) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 def steps(
@@ -50,9 +77,7 @@ def steps(
             if wanted is not None:
                 context.verify_mode = ssl.CERT_REQUIRED
                 context.load_verify_locations(wanted)
-        server = await asyncio.start_server(lambda _, writer: writer.close(), HOST, 0, ssl=context)
-        async with server:
-            port = server.sockets[0].getsockname()[1]
+        with listening(context) as port:
             certificate, key = client or (None, None)
             kafka = Kafka(
                 bootstrap_servers=f"{HOST}:{port}",
