@@ -272,9 +272,15 @@ class Brokers:
             self._end(held, commit=False)
 
     def forget(self, identity: str) -> None:
-        """Forget an id that has been idle for long; whoever holds it is not known any more."""
+        """Forget an id that has been idle for long; whoever holds it is not known any more.
+
+        Idle for days: by then whoever works has brought an end that was left out somewhere. Where nobody has
+        worked for so long, nobody can, and that is an operator's (docs/guarantees.md).
+        """
         held = self.ids.get(identity)
-        if held is not None and held.state not in {OPEN, *ENDING}:
+        if held is None or held.state in {OPEN, *ENDING}:
+            return
+        if not any(held.producer_id in log.open for log in self.logs.values()):
             del self.ids[identity]
 
     def _time_out(self, identity: str, epoch: int, began_ms: int) -> None:
