@@ -226,8 +226,10 @@ class Brokers:
             held = self.ids[identity] = TransactionalId(self.new_producer(), timeout_ms=timeout_ms)
             return KafkaCode.NONE, held.producer_id, held.epoch
         if held.state == OPEN:
+            # Not the id as well, however soon the abort is done: how it ended is to be told first.
             held.epoch += 1
             self._end(held, commit=False)
+            return KafkaCode.CONCURRENT_TRANSACTIONS, -1, -1
         if held.state in ENDING:
             return KafkaCode.CONCURRENT_TRANSACTIONS, -1, -1
         held.epoch += 1
