@@ -19,6 +19,7 @@ from processor.kafka.client import Client, KafkaError, TopicPartition
 from processor.kafka.transactions.producer import Producer
 from processor.wire.encode import EncodedBatch, plain_batch
 from tests.support.kafka.broker import UNVERIFIED
+from tests.support.kafka.hanging import telling_only_of
 from tests.support.kafka.topics import create_topic, group_offsets, new, read_topic, sequences, unique
 
 if TYPE_CHECKING:
@@ -140,17 +141,12 @@ async def not_begun(ids: Ids, old: Producer) -> Callable[[], Awaitable[None]]:
 async def not_marked(ids: Ids, old: Producer) -> Callable[[], Awaitable[None]]:
     """Likewise, and the broker will leave the changelog without the transaction's end."""
     await not_begun(ids, old)
-    tell = old._coordinator.add_partitions
-
-    async def tell_of_one(partitions: Any) -> None:
-        await tell([tp for tp in partitions if tp.partition != CHANGELOG])
-
-    old._coordinator.add_partitions = tell_of_one  # type: ignore[method-assign]
 
     async def act() -> None:
-        old.begin()
-        await ids.write(old, SINK, CHANGELOG)
-        await ids.commit(old)
+        with telling_only_of(old, lambda tp: tp.partition != CHANGELOG):
+            old.begin()
+            await ids.write(old, SINK, CHANGELOG)
+            await ids.commit(old)
 
     return act
 

@@ -20,6 +20,7 @@ from processor.kafka.transactions import markers
 from processor.kafka.transactions.producer import Producer
 from processor.wire.encode import EncodedBatch, plain_batch
 from tests.support.kafka.broker import UNVERIFIED
+from tests.support.kafka.hanging import telling_only_of
 from tests.support.kafka.topics import (
     create_topic,
     new,
@@ -83,15 +84,8 @@ async def write(producer: Producer, topic: str, numbers: Iterable[int]) -> None:
 
 async def write_unmarked(producer: Producer, topic: str, numbers: Iterable[int]) -> None:
     """Likewise, in a transaction whose end will not reach one of the partitions."""
-    coordinator = producer._coordinator
-    tell = coordinator.add_partitions
-
-    async def tell_of_one(partitions: Iterable[TopicPartition]) -> None:
-        await tell([tp for tp in partitions if tp.partition != LEFT_OUT])
-
-    coordinator.add_partitions = tell_of_one  # type: ignore[method-assign]
-    await write(producer, topic, numbers)
-    coordinator.add_partitions = tell  # type: ignore[method-assign]
+    with telling_only_of(producer, lambda tp: tp.partition != LEFT_OUT):
+        await write(producer, topic, numbers)
 
 
 async def die(producer: Producer) -> None:

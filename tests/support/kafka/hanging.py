@@ -7,6 +7,7 @@ It needs a broker that takes batches for partitions that the coordinator was not
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from processor.kafka.client import Client, TopicPartition
@@ -15,7 +16,23 @@ from processor.wire.encode import plain_batch
 from tests.support.kafka.topics import create_topic, unique
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from tests.support.kafka.topics import New
+
+
+@contextmanager
+def telling_only_of(producer: Producer, wanted: Callable[[TopicPartition], bool]) -> Iterator[None]:
+    """Keep the other partitions that a producer writes to from its coordinator: no end will reach them."""
+    coordinator = producer._coordinator
+    tell = coordinator.add_partitions
+    coordinator.add_partitions = lambda partitions: tell(  # type: ignore[method-assign]
+        [each for each in partitions if wanted(each)]
+    )
+    try:
+        yield
+    finally:
+        coordinator.add_partitions = tell  # type: ignore[method-assign]
 
 
 def leave_hanging(bootstrap: str, topic: str, identity: str, record: New) -> None:
@@ -39,16 +56,12 @@ async def _leave_hanging(bootstrap: str, told: str, topic: str, identity: str, r
     producer = Producer(client, identity, deadline_s=60)
     try:
         await producer.fence([TopicPartition(told, 0), TopicPartition(topic, 0)])
-        coordinator = producer._coordinator
-        tell = coordinator.add_partitions
-        coordinator.add_partitions = lambda partitions: tell(  # type: ignore[method-assign]
-            [each for each in partitions if each.topic == told]
-        )
-        producer.begin()
-        await producer.send(told, 0, [batch])
-        await producer.send(topic, 0, [batch])
-        await producer.flush()
-        await coordinator.end(commit=True)
+        with telling_only_of(producer, lambda tp: tp.topic == told):
+            producer.begin()
+            await producer.send(told, 0, [batch])
+            await producer.send(topic, 0, [batch])
+            await producer.flush()
+        await producer._coordinator.end(commit=True)
     finally:
         await producer.close()
         await client.close()
