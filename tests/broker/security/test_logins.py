@@ -8,13 +8,11 @@ import pytest
 from click.testing import CliRunner
 
 from processor.commands.cli import main
-from tests.support.kafka.security.certificates import Authority
+from tests.support.kafka.security.certificates import LATE, OLD, Authority
 from tests.support.kafka.security.secured import (
     EXPIRED,
-    LATE,
     MECHANISMS,
     MUTUAL,
-    OLD,
     PASSWORD,
     SCRAM,
     TLS,

@@ -11,6 +11,8 @@ import pytest
 if TYPE_CHECKING:
     from pathlib import Path
 
+OLD, LATE = "20200102000000Z", "20990101000000Z"
+"""When a certificate ends."""
 _CONFIG = """
 [ca]
 default_ca = here

@@ -14,7 +14,7 @@ from confluent_kafka.admin import ScramCredentialInfo, ScramMechanism, UserScram
 
 from processor.broker.embedded import EmbeddedBroker
 from processor.broker.ports import HOST, Ports
-from tests.support.kafka.security.certificates import Authority
+from tests.support.kafka.security.certificates import LATE, OLD, Authority
 from tests.support.kafka.topics import CALL_S, admin, free_port
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 NAME = "localhost"
 """What the brokers' certificates are for, and what clients connect to."""
-OLD, LATE = "20200102000000Z", "20990101000000Z"
-"""When a certificate ends."""
 SCRAM, TLS, MUTUAL, EXPIRED = LISTENERS = ("scram", "tls", "mutual", "expired")
 USER, PASSWORD = "ada", "correct horse battery staple"
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")

@@ -16,14 +16,13 @@ from processor.inspection.doctor.network import Way, judge_versions
 from processor.inspection.doctor.rows import Trial, TrialOutcome, Trials
 from processor.kafka.options import client_options
 from schemas.config import Kafka
-from tests.support.kafka.security.certificates import Authority
+from tests.support.kafka.security.certificates import LATE, OLD, Authority
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
 HOST = "localhost"
-OLD, LATE = "20200102000000Z", "20990101000000Z"
 
 
 @pytest.fixture(scope="module")
