@@ -9,20 +9,21 @@ CANDIDATES := python3.13 python3.12 python3.11 python3 python
 # more than half of its time, and none but pytest's own (0) where ARGS says something.
 WORKERS ?= $(if $(ARGS),0,2)
 
+# How many seconds of a process, four beside each other, the long tests of `make test-ci` may take.
+BUDGET_S ?= 1000
+# How long `make test-all` takes at most; called again it goes on.
+ALL_S ?= 10800
+
 VENV := .venv
 BIN := $(VENV)/bin
 UV ?= uv
+PYTEST := $(BIN)/python -m pytest --dist loadgroup --no-loadscope-reorder
 
 # The environment is made once per content of these files and place of this folder: the stamp's name
 # carries their checksum.
 STAMP := $(VENV)/.made-$(shell { cat requirements.lock pyproject.toml 2>/dev/null; echo "$(CURDIR)"; } | cksum | tr " " "-")
 
 .DEFAULT_GOAL := help
-# How many seconds of a process, four beside each other, the long tests of `make test-ci` may take.
-BUDGET_S ?= 1000
-# How long `make test-all` takes at most; called again it goes on.
-ALL_S ?= 10800
-
 .PHONY: help venv demo test test-ci test-all sim prove check bench format docs lock jars dist clean
 
 help: ## list the targets
@@ -33,10 +34,8 @@ venv: $(STAMP) ## make .venv from the lock (the others do so by themselves)
 demo: $(STAMP) ## the whole way on an embedded broker, checked against the known truth
 	@$(BIN)/seqmark demo $(ARGS)
 
-# Once, before many processes would compile the same kernels beside each other.
-PYTEST := $(BIN)/python -m pytest --dist loadgroup --no-loadscope-reorder
-
 test: $(STAMP) ## the fast tests, and a smoke of each real part, in ten minutes; ARGS="tests/unit -k name": a part of all
+	@# Once, before many processes would compile the same kernels beside each other.
 	@if [ "$(WORKERS)" != 0 ]; then $(BIN)/python -m processor.pipeline.warm; fi
 	@$(PYTEST) --numprocesses $(WORKERS) $(or $(ARGS),--tier fast)
 

@@ -17,6 +17,7 @@ from tests.support.spark_sink.postgres import database, own_postgres, postgres
 from tests.support.spark_sink.spark import end_jvm
 from tests.support.suite import extent, share, tiers
 from tests.support.suite.closure import ROOT
+from tests.support.suite.examples import USUAL
 from tests.support.suite.logs import logging_as_at_the_start
 from tests.support.suite.schedule import Schedule, long_first, where_time_went
 
@@ -39,7 +40,7 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 # As patient as everything else in the tests: one late broker would be an error in every test of its session.
 os.environ.setdefault("SEQMARK_BROKER_START_TIMEOUT", "300")
 
-EXAMPLES = {tiers.FAST: 25, tiers.CI: 100, tiers.ALL: 1000}
+EXAMPLES = {tiers.FAST: 25, tiers.CI: USUAL, tiers.ALL: 1000}
 """Of a property, where it says nothing else (`tests.support.suite.examples`)."""
 
 
@@ -55,11 +56,12 @@ def pytest_configure(config: pytest.Config) -> None:
     How long an example takes, or its making, says something of the machine and nothing of the code.
     """
     _end_as_usual()
-    run = tiers.CI if os.environ.get("CI") else config.getoption("tier")
+    run = config.getoption("tier")
+    worth = tiers.CI if os.environ.get("CI") and run != tiers.ALL else run
     settings.register_profile(
         "seqmark",
         parent=settings.get_profile("default"),
-        max_examples=EXAMPLES.get(config.getoption("tier") if run is None else run, 100),
+        max_examples=EXAMPLES.get(worth, USUAL),
         derandomize=False,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow],
@@ -67,7 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("seqmark")
     if config.getoption("hypothesis_seed", None) is None:
         config.option.hypothesis_seed = extent.seed(config)
-    if config.getoption("tier") in {tiers.CI, tiers.ALL} and not hasattr(config, "workerinput"):
+    if run in {tiers.CI, tiers.ALL} and not hasattr(config, "workerinput"):
         config.pluginmanager.register(share.Prover(config))
 
 

@@ -17,6 +17,7 @@ import math
 import random
 from collections import Counter
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import TYPE_CHECKING
 
 import pytest
@@ -74,9 +75,15 @@ def digest(file: str) -> str:
     """
     files = {"requirements.lock", "tests/conftest.py", *closure.imported(ROOT, file)}
     if tiers.of_folder(file) != tiers.FAST:
-        for top in ("processor", "schemas"):
-            files.update(str(each.relative_to(ROOT)) for each in (ROOT / top).rglob("*.py"))
+        files.update(_program())
     return closure.digest(ROOT, files)[:16]
+
+
+@cache
+def _program() -> frozenset[str]:
+    return frozenset(
+        str(each.relative_to(ROOT)) for top in ("processor", "schemas") for each in (ROOT / top).rglob("*.py")
+    )
 
 
 def choose(
@@ -119,9 +126,11 @@ def add_options(parser: pytest.Parser) -> None:
 def takes(config: pytest.Config, file: str, tier: str) -> bool:
     """Say whether this run takes the tests of a tier in a file; the same in each process."""
     run: str | None = config.getoption("tier")
-    if run is None or run == tiers.FAST or (run == tiers.CI and tier != tiers.LONG):
-        return run is None or tier in tiers.RUNS[run]
-    return file in chosen(config)
+    if run is None:
+        return True
+    if tier not in tiers.RUNS[run]:
+        return False
+    return run == tiers.FAST or (run == tiers.CI and tier == tiers.CORE) or file in chosen(config)
 
 
 def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
