@@ -1,4 +1,4 @@
-"""Does anything go wrong when workers are killed at any moment, again and again, while records keep coming?
+"""Workers are killed at any moment, again and again, while records keep coming: nothing is lost or repeated.
 
 Kills of one or two workers of a group, in start, restore, rebalance and work alike: eight, or thirty with
 ``--tier all``. Kafka's page cache survives a kill: this shows safety against a process that dies, not against

@@ -1,4 +1,4 @@
-"""Is each record in one place, and each id passed once, whatever is killed between source and routed sink?
+"""Each record is in one place, and each id passed once, whatever is killed between source and routed sink.
 
 Both hops commit by the same numbered steps; a kill is aimed at one of them, while both work.
 """

@@ -1,4 +1,4 @@
-"""Do thousands of scopes, their epochs and their reorder windows survive every kill?
+"""Thousands of scopes, their epochs and their reorder windows survive every kill.
 
 Scopes are kept otherwise than the one watermark of scope ``partition``: their changes are written to the
 changelog in bulk, and to the local state only once in a while, so that after a kill it lags by whole commits.

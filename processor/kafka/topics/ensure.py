@@ -320,7 +320,7 @@ async def _described(
 
 
 async def _refused(kafka: Kafka, heard: list[str]) -> StopError:
-    """Tell a name that nobody knows, an address where nothing listens, and what a broker refuses.
+    """Say which it is: an unknown host, an address where nothing listens, or a broker that refuses.
 
     aiokafka says the same of all; ``heard`` is what it has logged.
     """
