@@ -95,8 +95,8 @@ lock: ## write requirements.lock and those of the benchmark (needs uv; UPGRADE=-
 			--no-emit-index-url --no-emit-find-links --output-file $$folder/requirements.lock || exit 1; \
 	done
 
-jars: $(STAMP) ## write the list of the embedded broker's jars, with their hashes, after Ivy
-	$(BIN)/python -m packing.kafka_jars
+jars: $(STAMP) ## write the lists of jars, with their hashes, after Ivy
+	$(BIN)/python -m packing.jars
 
 dist: $(STAMP) ## build wheel and sdist into dist/; the wheel has the kernels for this Python and this kind of machine
 	rm -rf build/kernels

@@ -74,10 +74,8 @@ LEAST_IDS = 500_000
 """Where nothing else is said."""
 SHARES = {"ids-bytes": (0.85, ID_HEADER_CASE)}
 """Share of another case's rate that is left."""
-LEAST_BLOOM = (1_200_000, 600_000)
-"""At ten million ids with Bloom filters, without and with confirming."""
-LEAST_CONFIRMED = 350_000
-"""With Bloom filters that are confirmed, in the other cases."""
+LEAST_BLOOM = 1_200_000
+"""At ten million ids with Bloom filters."""
 VERDICTS_FACTOR = 1.4
 """By how much verdicts are to be ahead of records, with ids."""
 MEASURED = 1_000_000
@@ -269,7 +267,7 @@ def turns(case: Case, guarantees: Mapping[str, Sequence[Guarantee]], repetitions
 def _rounds(case: Case, system: str) -> int:
     """Return how many rounds of a case other than the standard one a system takes part in at most."""
     ours, theirs = case.rounds
-    beside = {**dict.fromkeys(BLOOM, case.blooms), VERDICTS: case.verdicts, SHIPPED: case.shipped}
+    beside = {BLOOM: case.blooms, VERDICTS: case.verdicts, SHIPPED: case.shipped}
     if system == SEQMARK or beside.get(system):
         return ours
     if case.load.ids is None:

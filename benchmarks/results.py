@@ -112,7 +112,7 @@ class Results:
         def rank(entry: tuple[str, str]) -> tuple[bool, bool, float]:
             system = entry[0]
             rate = median(self.of(case, *entry), lambda each: each.half_rate) or 0
-            return system != SEQMARK, system not in BLOOM, -rate
+            return system != SEQMARK, system != BLOOM, -rate
 
         return sorted(found, key=rank)
 

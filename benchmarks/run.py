@@ -84,7 +84,7 @@ class Bench:
                     self._latency(system)
 
     def _prepare(self) -> None:
-        beside: tuple[str, ...] = (*BLOOM, VERDICTS) if self._options.ids else (RECEIPTS, VERDICTS)
+        beside: tuple[str, ...] = (BLOOM, VERDICTS) if self._options.ids else (RECEIPTS, VERDICTS)
         if any(case.shipped for case in self._options.cases):
             beside += (SHIPPED,)
         names = (SEQMARK, *beside, *self._options.peers)

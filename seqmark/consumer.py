@@ -24,7 +24,7 @@ from schemas.verdicts.record import CorruptVerdictError, VerdictRecord
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["CleanFilter", "CleanPosition", "StopError"]
+__all__ = ["CleanFilter", "CleanPosition", "StopError", "VerdictRecord"]
 
 Item = TypeVar("Item")
 

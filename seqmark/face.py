@@ -119,7 +119,7 @@ def verify(config: Config, pipeline: str | None = None) -> Proof:
         pipeline: Only this one.
 
     Raises:
-        ConfigError: There is no such pipeline, or nothing can be proved of it (unconfirmed filters).
+        ConfigError: There is no such pipeline, or nothing can be proved of it (Bloom filters).
         StopError: A topic is missing or cannot be read.
     """
     from processor.config.load import require_provable  # noqa: PLC0415 - see the module

@@ -2,11 +2,11 @@
 
 The steps of a start, one aggregate after the other: 1. the checkpoint's lock; 2. what it has counted is
 compared with the config, its topic with the one that is there, and how it reads is chosen, for which executors
-may be asked; 3. what was left to be written aside, which also finds a checkpoint that is gone. Then it is known
-which of them share what they read, and again one after the other: 4. the output is prepared, and what is
-counted is written down; 5. the query starts. After the last query has ended: 6. what is still to be written
-aside (with `available_now`), 7. Spark stops. Where one query fails the others are stopped,
-and the process ends with its error: an operator sees a process that is down, not an aggregate that is quiet.
+may be asked; 3. what was left to be written aside, which also finds a checkpoint that is gone. Where none is
+refused, again one after the other: 4. the output is prepared, and what is counted is written down; 5. the query
+starts. After the last query has ended: 6. what is still to be written aside (with `available_now`), 7. Spark
+stops. Where one query fails the others are stopped, and the process ends with its error: an operator sees a
+process that is down, not an aggregate that is quiet.
 Only one that does not begin in time, by Spark's own limit of 10 s, stops no other (`spark_sink.query.running`).
 
 Whatever the main thread waits for, it follows the queries that run meanwhile.
@@ -31,13 +31,11 @@ from schemas.config.values import duration_words
 from schemas.event import EventModel, aggregate_columns
 from spark_sink.failures import explain
 from spark_sink.files import Files
-from spark_sink.lock import checkpoint_lock
 from spark_sink.outputs import open_output
 from spark_sink.outputs.output import OutputPlace, StoppedError
 from spark_sink.query.aggregate import aggregate
-from spark_sink.query.checkpoint import Checkpoint
+from spark_sink.query.checkpoint import Checkpoint, checkpoint_lock
 from spark_sink.query.definition import (
-    NAME,
     Definition,
     meaning,
     read_definition,
@@ -46,7 +44,6 @@ from spark_sink.query.definition import (
 )
 from spark_sink.query.events import BAD, bad_parts, judged, right
 from spark_sink.query.executors import why_lacking
-from spark_sink.query.families import shared_reads
 from spark_sink.query.job_options import Audience, SinkOptions
 from spark_sink.query.partial_rows import DAEMON, ReadingWay, bounded, chosen_way, merged, stream_partials
 from spark_sink.query.progress import OBSERVED, Progress, Reports, SinkMetrics, Totals
@@ -65,7 +62,6 @@ if TYPE_CHECKING:
 
     from schemas.config import Settings, Sink
     from spark_sink.outputs.output import SinkOutput
-    from spark_sink.source.shared.plan import SharedRead
 
 __all__ = ["Audience", "SinkJob", "SinkOptions"]
 
@@ -153,12 +149,9 @@ class SinkJob:
         finished = False
         self._lacking = cache(lambda: why_lacking(spark, self._audience.say, lambda: self._asked_to_stop))
         try:
-            opened = [self._open(spark, sink, open_things) for sink in self._sinks]
-            reads = [(each.sink, each.way.plan) for each in opened]
-            loss = self._options.accept_loss
-            shared = shared_reads(spark, reads, open_things, self._audience.say, accept_loss=loss)
-            for each in opened:
-                self._queries.add(self._prepared(spark, each, shared.get(each.sink.name)))
+            # All of them first: where one is refused, none has begun.
+            for each in [self._open(spark, sink, open_things) for sink in self._sinks]:
+                self._queries.add(self._prepared(spark, each))
             finished = not self._queries.follow()
         except StoppedError as stopped:
             self._audience.say(str(stopped))
@@ -182,7 +175,7 @@ class SinkJob:
         except (PySparkException, Py4JError) as error:
             raise explain(sink.name, sink.topic, error) from error
 
-    def _prepared(self, spark: SparkSession, opened: _Opened, shared: SharedRead | None) -> RunningQuery:
+    def _prepared(self, spark: SparkSession, opened: _Opened) -> RunningQuery:
         """Do step 4."""
         sink, model, topic, known, way = opened
         try:
@@ -203,7 +196,7 @@ class SinkJob:
             def begin() -> StreamingQuery:
                 # A pool per query: otherwise a long batch of one holds up the others.
                 spark.sparkContext.setLocalProperty("spark.scheduler.pool", sink.name)
-                rows = self._rows(spark, opened, shared)
+                rows = self._rows(spark, opened)
                 return output.start(self._writer(rows, sink, output, until_idle=until_idle))
 
         except (PySparkException, Py4JError) as error:
@@ -224,15 +217,11 @@ class SinkJob:
         checkpoint, files = Checkpoint(spark, sink.checkpoint), Files(spark, sink.checkpoint)
         means = meaning(sink, model)
         # Before its first start a checkpoint has counted nothing.
-        before = None if checkpoint.query() is None else read_definition(files)
-        require_same(sink, means, before, checkpoint)
+        started = checkpoint.query() is not None
+        before = read_definition(files) if started else None
+        if before is not None or (started and checkpoint.planned()):
+            require_same(sink, means, before)
         began = None if before is None else before.by_kernels
-        if before is None and checkpoint.query() is not None:
-            began = checkpoint.by_kernels()
-            self._audience.say(
-                f"{sink.name}: {sink.checkpoint} is of a build that did not write down what it counts: this "
-                f"start takes what the config says now, and writes it to {NAME}"
-            )
         found = topic.now().id
         known = None if before is None else before.topic_id
         anew = is_another(known, found)
@@ -273,15 +262,13 @@ class SinkJob:
         # Before the query starts: its first batch may be reported before `start` returns.
         self._asides[sink.name] = aside
 
-    def _rows(self, spark: SparkSession, opened: _Opened, shared: SharedRead | None) -> DataFrame:
+    def _rows(self, spark: SparkSession, opened: _Opened) -> DataFrame:
         """Return the aggregates, as a stream."""
         sink, model, _, _, way = opened
         kafka, accept_loss = self._settings.kafka, self._options.accept_loss
         if way.plan is not None:
             now = self._options.available_now
-            partials = stream_partials(
-                spark, kafka, sink, way.plan, shared, accept_loss=accept_loss, at_start=now
-            )
+            partials = stream_partials(spark, kafka, sink, way.plan, accept_loss=accept_loss, at_start=now)
             return merged(partials, sink, model, way.plan)
         records = stream_records(spark, kafka, sink, batch_records=way.bound, accept_loss=accept_loss)
         observed = judged(records, sink, model, max_ahead_ms=sink.max_ahead).observe(

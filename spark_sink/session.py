@@ -23,7 +23,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from processor.broker.jars import resolve
+from processor.broker.jars import JarSet, resolve
 from processor.broker.java import find_java
 from processor.errors import StopError
 
@@ -36,9 +36,15 @@ _LOGGING = f'-Dlog4j2.configurationFile="{Path(__file__).with_name("log4j2.prope
 SCALA = "2.13"  # PySpark 4 is built with no other
 # What Spark carries itself; a second copy on its class path would clash.
 _CARRIED = ("org.apache.hadoop:*", "org.scala-lang:*", "org.slf4j:*", "org.lz4:*", "org.xerial.snappy:*")
+CONNECTOR = JarSet(
+    "spark-kafka", (f"org.apache.spark:spark-sql-kafka-0-10_{SCALA}:{pyspark.__version__}",), _CARRIED
+)
 LAKES = {
-    "delta": f"io.delta:delta-spark_{SCALA}:4.0.0",
-    "iceberg": f"org.apache.iceberg:iceberg-spark-runtime-4.0_{SCALA}:1.10.0",
+    name: JarSet(f"spark-{name}", (coordinate,), (*_CARRIED, "org.antlr:*"))
+    for name, coordinate in (
+        ("delta", f"io.delta:delta-spark_{SCALA}:4.0.0"),
+        ("iceberg", f"org.apache.iceberg:iceberg-spark-runtime-4.0_{SCALA}:1.10.0"),
+    )
 }
 _LAKES_SPARK = "4.0."
 """What these are built for: the classes of another Spark do not fit them."""
@@ -91,28 +97,30 @@ def connector_jars(say: Callable[[str], None]) -> list[Path]:
     """Return Kafka's connector and what it needs, fetched at the first call (an image's build makes that).
 
     Raises:
-        BrokerError: There is no suitable Java, or the jars cannot be fetched.
+        BrokerError: The jars cannot be fetched.
     """
-    return resolve(
-        [f"org.apache.spark:spark-sql-kafka-0-10_{SCALA}:{pyspark.__version__}"],
-        "spark-kafka",
-        exclude=_CARRIED,
-        say=say,
-    )
+    return resolve(CONNECTOR, say=say)
 
 
 def lake_package(lake: str) -> str:
     """Return the Maven coordinate of ``delta`` or ``iceberg``, as `spark-submit --packages` takes it."""
-    return LAKES[lake]
+    (coordinate,) = LAKES[lake].coordinates
+    return coordinate
 
 
-def _lake_jars(lake: str, say: Callable[[str], None]) -> list[Path]:
+def lake_jars(lake: str, say: Callable[[str], None]) -> list[Path]:
+    """Return what reads and writes ``delta`` or ``iceberg``, fetched at the first call.
+
+    Raises:
+        StopError: It does not fit the installed Spark.
+        BrokerError: The jars cannot be fetched.
+    """
     if not pyspark.__version__.startswith(_LAKES_SPARK):
         raise StopError(
             f"{lake} is read and written with PySpark {_LAKES_SPARK}x, and {pyspark.__version__} is installed: "
             f"install pyspark {_LAKES_SPARK}0"
         )
-    return resolve([LAKES[lake]], f"spark-{lake}", exclude=[*_CARRIED, "org.antlr:*"], say=say)
+    return resolve(LAKES[lake], say=say)
 
 
 @contextmanager
@@ -154,7 +162,7 @@ def spark_session(  # noqa: PLR0913 - all but the first are named, and have a va
         # Under spark-submit the JVM is there already: master, memory and packages were given to it.
         if "PYSPARK_GATEWAY_PORT" not in os.environ:
             jars = connector_jars(say) if kafka else []
-            jars += [jar for lake in lakes for jar in _lake_jars(lake, say)]
+            jars += [jar for lake in lakes for jar in lake_jars(lake, say)]
             launch = _launch(master, memory, jvm_flags, say, jars)
         launch["spark.sql.warehouse.dir"] = f"{folder}/warehouse"
         builder = SparkSession.builder.appName(name)

@@ -129,7 +129,7 @@ class SideOutput:
         self._judged = -1
         self._inherited_models = [model]
         self._max_ahead_ms = sink.max_ahead
-        self._inherited_ms: int | None = self._max_ahead_ms
+        self._inherited_ms = self._max_ahead_ms
         self._first = HardlyCounted(sink, audience.warn)
         # Between Spark's reports and the start of the query: both write the state.
         self._noting = threading.Lock()
@@ -156,7 +156,7 @@ class SideOutput:
         else:
             state = json.loads(text)
             self._query, self._seen = state["query"], state["seen"]
-            self._inherited_ms = state.get("max_ahead_ms")
+            self._inherited_ms = state["max_ahead_ms"]
             self._inherited_models = self._models_of(state)
             self._judged = self._checkpoint.committed()
         known = self._checkpoint.query()
@@ -178,8 +178,7 @@ class SideOutput:
         # Whether that batch was judged by the old `max_ahead` and model or will be by the new ones, nobody can
         # tell. What is too far ahead, or no event, by either is written aside: rather there and in the
         # aggregate than in neither.
-        if self._inherited_ms is None or self._inherited_ms > self._max_ahead_ms:
-            self._inherited_ms = self._max_ahead_ms
+        self._inherited_ms = min(self._inherited_ms, self._max_ahead_ms)
         if self._query is not None:
             # Before a batch is judged by the new one: a crash may leave that batch done and not seen.
             self._save()
@@ -271,14 +270,13 @@ class SideOutput:
         return {"max_ahead_ms": max_ahead_ms, "model": model, "earlier_models": earlier}
 
     def _models_of(self, told: dict[str, Any]) -> list[EventModel]:
-        """Return the models that were written down; builds before took down none, or one."""
-        if "model" not in told:
-            return [self._model]
+        """Return the models that were written down."""
         try:
-            return [read_model(each) for each in (told["model"], *told.get("earlier_models", ()))]
-        except ValueError as error:
+            return [read_model(each) for each in (told["model"], *told["earlier_models"])]
+        except (KeyError, ValueError) as error:
+            lacks = f"a state without {error}" if isinstance(error, KeyError) else error
             raise StopError(
-                f"aggregate {self._sink.name}: {self._sink.aside_path}/_seqmark has {error}: start once with "
+                f"aggregate {self._sink.name}: {self._sink.aside_path}/_seqmark has {lacks}: start once with "
                 "the build that has written it"
             ) from error
 
@@ -332,9 +330,8 @@ class SideOutput:
         batch, why = PlannedBatch.from_json(todo), Why(todo["late"], todo["bad"], todo.get("first"))
         self._require_topic()
         try:
-            # Builds before `max_ahead` took down none, and held no event against it.
             written = patiently(
-                lambda: self._read_again(batch, why, self._models_of(todo), todo.get("max_ahead_ms")),
+                lambda: self._read_again(batch, why, self._models_of(todo), todo["max_ahead_ms"]),
                 f"{self._sink.name}: what batch {number} did not count",
                 self._audience.say,
                 self._stopping,
@@ -355,7 +352,7 @@ class SideOutput:
         self._audience.wrote(written)
 
     def _read_again(
-        self, batch: PlannedBatch, why: Why, models: list[EventModel], max_ahead_ms: int | None
+        self, batch: PlannedBatch, why: Why, models: list[EventModel], max_ahead_ms: int
     ) -> Written:
         # Late and bad are written one after the other: what may be either is kept, so that the batch is read
         # once for both. That is little of it; what memory has no room for is kept on disk.
@@ -374,13 +371,12 @@ class SideOutput:
             kept.unpersist()
         return Written(late, bad)
 
-    def _uncounted_of(self, batch: PlannedBatch, model: EventModel, max_ahead_ms: int | None) -> DataFrame:
+    def _uncounted_of(self, batch: PlannedBatch, model: EventModel, max_ahead_ms: int) -> DataFrame:
         """Return what a batch did not count, judged by whoever has counted the others: each is in one place."""
         spark, kafka, sink = self._spark, self._kafka, self._sink
         if self._by_kernels is None:
             written = read_definition(Files(spark, sink.checkpoint))
-            # What builds left that did not write it down is told by whose offsets there are.
-            self._by_kernels = written.by_kernels if written else self._checkpoint.by_kernels()
+            self._by_kernels = written is not None and written.by_kernels
         loss = self._accept_loss
         if self._by_kernels:
             return read_uncounted(spark, kafka, sink, model, batch, max_ahead_ms=max_ahead_ms, accept_loss=loss)

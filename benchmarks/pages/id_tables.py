@@ -10,7 +10,6 @@ from benchmarks.cases import (
     ID_CASES,
     ID_FACTORS,
     LEAST_BLOOM,
-    LEAST_CONFIRMED,
     READY_S,
     RESTART_IDS,
     SHARES,
@@ -82,11 +81,9 @@ def promises(results: Results) -> Rows:
         share, other = SHARES.get(case.name, (0.0, ""))
         whole = median(results.of(other, SEQMARK), half)
         least = whole and share * whole if other else case.least
-        blooms = LEAST_BLOOM if case.name == SIZES[1] else (None, LEAST_CONFIRMED)
         held = (
             (case.title, SEQMARK, least),
-            (f"{case.title}, Bloom filters", BLOOM[0], blooms[0]),
-            (f"{case.title}, Bloom filters confirmed", BLOOM[1], blooms[1]),
+            (f"{case.title}, Bloom filters", BLOOM, LEAST_BLOOM if case.name == SIZES[1] else None),
         )
         for title, system, bound in held:
             if bound is not None and (figures := results.of(case.name, system)):

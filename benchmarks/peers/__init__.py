@@ -57,11 +57,11 @@ RECEIPTS = "seqmark_receipts"
 """Seqmark that also writes a receipt for each dropped record."""
 VERDICTS = "seqmark_verdicts"
 """Seqmark that says which offsets to skip, in place of writing the others again."""
-BLOOM = ("seqmark_bloom", "seqmark_bloom_confirm")
-"""Seqmark with Bloom filters, for ids only: without and with a look at the ids themselves at each hit."""
+BLOOM = "seqmark_bloom"
+"""Seqmark with Bloom filters, for ids only."""
 SHIPPED = "seqmark_shipped"
 """Seqmark with the kernels of a wheel in place of those compiled for exactly this machine."""
-OWN = (SEQMARK, RECEIPTS, VERDICTS, *BLOOM, SHIPPED)
+OWN = (SEQMARK, RECEIPTS, VERDICTS, BLOOM, SHIPPED)
 """All of them; they are never ahead of themselves."""
 PEERS = ("kafka_streams", "flink", "quix", "confluent", "faust")
 """Modules here, which are optional, unlike `SEQMARK` and its variants."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.peers import CHECKPOINTS, WINDOW_DAYS
-from benchmarks.peers.java import JavaPeer
+from benchmarks.peers.java import LOGGING, JavaPeer
+from processor.broker.jars import JarSet
 
 if TYPE_CHECKING:
     from benchmarks.peers import Job
@@ -17,12 +18,16 @@ if TYPE_CHECKING:
 VERSION = "2.2.1"
 CONNECTOR = "5.0.0-2.2"
 """Flink 2.3 is out, but no Kafka connector that was made for it."""
-COORDINATES = (
-    f"org.apache.flink:flink-clients:{VERSION}",
-    f"org.apache.flink:flink-streaming-java:{VERSION}",
-    f"org.apache.flink:flink-statebackend-rocksdb:{VERSION}",
-    f"org.apache.flink:flink-connector-base:{VERSION}",
-    f"org.apache.flink:flink-connector-kafka:{CONNECTOR}",
+JARS = JarSet(
+    "flink",
+    (
+        f"org.apache.flink:flink-clients:{VERSION}",
+        f"org.apache.flink:flink-streaming-java:{VERSION}",
+        f"org.apache.flink:flink-statebackend-rocksdb:{VERSION}",
+        f"org.apache.flink:flink-connector-base:{VERSION}",
+        f"org.apache.flink:flink-connector-kafka:{CONNECTOR}",
+        LOGGING,
+    ),
 )
 JVM = (
     "-Xms1536m",
@@ -60,7 +65,7 @@ IDS = {
 
 class _Flink(JavaPeer):
     name = f"Flink {VERSION}"
-    program, jars, coordinates, flags = "FlinkDedup", "flink", COORDINATES, JVM
+    program, jars, flags = "FlinkDedup", JARS, JVM
 
     def supports(self, job: Job) -> bool:
         return job.ids in {None, "text", "binary"}

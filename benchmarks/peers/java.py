@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.peers import Peer
-from processor.broker.jars import resolve
+from processor.broker.jars import JarSet, resolve
 from processor.broker.java import find_java
 from processor.errors import BrokerError
 from processor.paths import cache_dir
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from benchmarks.peers import Job
 
 SOURCES = Path(__file__).parent / "programs"
-LOGGING = ("org.slf4j:slf4j-simple:1.7.36",)
-"""To stderr; the broker's, so that one copy is in Ivy's cache."""
+LIST = Path(__file__).with_name("jars.json")
+LOGGING = "org.slf4j:slf4j-simple:1.7.36"
+"""To stderr, as the broker's."""
 JVM_FLAGS = ("-XX:-UsePerfData", "-Djava.awt.headless=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
 """For each of them; what is tuned stands with the peer."""
 _COMPILE_TIMEOUT_S = 120
@@ -37,13 +38,11 @@ class JavaPeer(Peer):
     """A peer whose program is a class in ``programs/``, compiled with ``Values.java``.
 
     Attributes:
-        jars: Short name of the set of jars, for its folder and for messages.
-        coordinates: ``group:artifact:revision`` of what it is compiled and run with.
+        jars: What it is compiled and run with; in `LIST`.
         flags: Of its JVM, beside `JVM_FLAGS`.
     """
 
-    jars: str
-    coordinates: tuple[str, ...]
+    jars: JarSet
     flags: tuple[str, ...]
 
     def arguments(self, job: Job) -> dict[str, str]:
@@ -78,9 +77,9 @@ class JavaPeer(Peer):
         Raises:
             BrokerError: There is no suitable JDK, the jars cannot be fetched, or the sources do not compile.
         """
-        jars = os.pathsep.join(map(str, resolve([*self.coordinates, *LOGGING], self.jars, say=say)))
+        jars = os.pathsep.join(map(str, resolve(self.jars, listed=LIST, say=say)))
         sources, java = [SOURCES / f"{name}.java" for name in (self.program, "Values")], find_java()
-        used = [*(each.read_text() for each in sources), *self.coordinates, str(java.major)]
+        used = [*(each.read_text() for each in sources), *self.jars.coordinates, str(java.major)]
         digest = hashlib.sha256("\0".join(used).encode()).hexdigest()[:16]
         folder = cache_dir() / "peers" / f"{self.program}-{digest}"
         if not folder.is_dir():

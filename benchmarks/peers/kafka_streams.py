@@ -11,12 +11,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.peers import COMMIT_MS, WINDOW_DAYS
-from benchmarks.peers.java import JavaPeer
+from benchmarks.peers.java import LOGGING, JavaPeer
+from processor.broker.jars import JarSet
 
 if TYPE_CHECKING:
     from benchmarks.peers import Job
 
 VERSION = "4.3.1"
+JARS = JarSet("kafka-streams", (f"org.apache.kafka:kafka-streams:{VERSION}", LOGGING))
 JVM = ("-Xms1g", "-Xmx1g", "-XX:+UseParallelGC")
 TUNED = {
     # Each thread has clients and transactions of its own: two gave 197,000 records per CPU second, one 219,000
@@ -39,8 +41,7 @@ TUNED = {
 
 class _KafkaStreams(JavaPeer):
     name = f"Kafka Streams {VERSION}"
-    program, jars, flags = "KafkaStreamsDedup", "kafka-streams", JVM
-    coordinates = (f"org.apache.kafka:kafka-streams:{VERSION}",)
+    program, jars, flags = "KafkaStreamsDedup", JARS, JVM
 
     def supports(self, job: Job) -> bool:
         return job.ids not in {"content", "bytes"}

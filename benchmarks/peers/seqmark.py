@@ -67,17 +67,16 @@ class Seqmark(Peer):
     Args:
         receipts: Whether it writes them; then exactly once only.
         verdicts: Whether it writes verdicts in place of the sink; `settle` makes the sink of them.
-        confirm: Not None: ids are judged by Bloom filters, with or without a look at the ids themselves.
+        bloom: Whether ids are judged by Bloom filters.
     """
 
-    def __init__(self, *, receipts: bool = False, verdicts: bool = False, confirm: bool | None = None) -> None:
+    def __init__(self, *, receipts: bool = False, verdicts: bool = False, bloom: bool = False) -> None:
         self._receipts, self._verdicts = receipts, verdicts
-        self._confirm = confirm
+        self._bloom = bloom
         self.name = f"Seqmark {version('seqmark')}{', with receipts' if receipts else ''}"
         self.name += ", verdicts" if verdicts else ""
-        if confirm is not None:
-            self.name += f", bloom{' confirmed' if confirm else ''}"
-        self.guarantees = BOTH[:1] if receipts or verdicts or confirm is not None else BOTH
+        self.name += ", bloom" if bloom else ""
+        self.guarantees = BOTH[:1] if receipts or verdicts or bloom else BOTH
 
     def prepare(self, say: Callable[[str], None]) -> str | None:
         """Compile the kernels: once per machine and version, as in anybody's installation."""
@@ -87,7 +86,7 @@ class Seqmark(Peer):
 
     def supports(self, job: Job) -> bool:
         """All; Bloom filters are for ids only."""
-        return self._confirm is None or job.ids is not None
+        return not self._bloom or job.ids is not None
 
     def command(self, job: Job) -> list[str]:
         """Write the config and return the worker's command line."""
@@ -120,22 +119,21 @@ class Seqmark(Peer):
         if job.ids == "fingerprint":
             lines.append('fingerprint = { of = "value" }\non_collision = "pass"')
         lines.append(f'backend = "{self._backend}"')
-        if self._confirm is not None:
-            expected, confirm = max(1, job.expected), str(self._confirm).lower()
-            lines.append(f"bloom = {{ expected_per_bucket = {expected}, confirm = {confirm} }}")
+        if self._bloom:
+            lines.append(f"bloom = {{ expected_per_bucket = {max(1, job.expected)} }}")
         return "\n".join(lines)
 
     @property
     def _backend(self) -> str:
-        return "exact" if self._confirm is None else "bloom"
+        return "bloom" if self._bloom else "exact"
 
     def settings(self, job: Job) -> dict[str, str]:
         """Nothing but the job itself."""
         own = {"commit_interval_ms": f"{COMMIT_MS} (default)", "guarantee": job.guarantee}
         if job.ids is not None:
             own |= {"backend": self._backend, "window": f"{WINDOW_DAYS}d"}
-        if self._confirm is not None:
-            own["bloom"] = f"1e-9 (default), bucket 1d (default), confirm {str(self._confirm).lower()}"
+        if self._bloom:
+            own["bloom"] = "1e-9 (default), bucket 1d (default)"
         return own
 
 
@@ -177,7 +175,6 @@ PEERS = {
     SEQMARK: Seqmark(),
     RECEIPTS: Seqmark(receipts=True),
     VERDICTS: Seqmark(verdicts=True),
-    BLOOM[0]: Seqmark(confirm=False),
-    BLOOM[1]: Seqmark(confirm=True),
+    BLOOM: Seqmark(bloom=True),
     SHIPPED: WheelKernels(),
 }

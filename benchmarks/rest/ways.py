@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.peers.environment import PeerEnvironment
-from benchmarks.rest.jars import DELTA, ICEBERG, delta_jars, iceberg_jars
 from processor.engine.rest import warm_rest
 from processor.errors import BrokerError
+from spark_sink.session import LAKES, lake_jars, lake_package
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,10 +46,8 @@ class CleaningWay:
     def prepare(self, say: Callable[[str], None]) -> str | None:
         """Get once what it needs; return why it cannot take part, or None."""
         try:
-            if self.name == "delta":
-                delta_jars(say)
-            elif self.name == "iceberg":
-                iceberg_jars(say)
+            if self.name in LAKES:
+                lake_jars(self.name, say)
             elif self.kind == "ours":
                 warm_rest()
         except BrokerError as error:
@@ -59,12 +57,13 @@ class CleaningWay:
 
 def _ways() -> dict[str, CleaningWay]:
     seqmark, spark = f"Seqmark {version('seqmark')}", f"Spark {version('pyspark')}"
+    delta, iceberg = (lake_package(each).rpartition(":")[2] for each in ("delta", "iceberg"))
     listed = (
         CleaningWay(OURS, seqmark, "seqmark", "ours"),
         CleaningWay(PRINTS, f"{seqmark}, fingerprints", "seqmark", "ours", fingerprints=True),
         CleaningWay("join", f"{spark}, dropDuplicates and anti-join", "join", "spark"),
-        CleaningWay("delta", f"Delta {DELTA}, MERGE", "delta", "spark"),
-        CleaningWay("iceberg", f"Iceberg {ICEBERG}, manifest", "iceberg", "spark"),
+        CleaningWay("delta", f"Delta {delta}, MERGE", "delta", "spark"),
+        CleaningWay("iceberg", f"Iceberg {iceberg}, manifest", "iceberg", "spark"),
         CleaningWay("duckdb", f"DuckDB {ENVIRONMENT.version('duckdb')}", "duckdb", "alone"),
         CleaningWay("polars", f"Polars {ENVIRONMENT.version('polars')}", "polars", "alone"),
     )

@@ -31,7 +31,8 @@ from benchmarks.studies.spark import free_port
 from processor.commands.console import say
 from processor.config.load import load as load_config
 from processor.inspection.explain.explainer import explain_position
-from processor.inspection.explain.story import Outcome, RecordRef
+from processor.inspection.explain.story import Outcome
+from processor.wire.receipt_values import RecordRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """Measures what the escape gauge costs by itself: ``python -m benchmarks.studies.gauge``.
 
-As a worker uses it: each partition's records are seen and committed ten times a second, what has committed
-is taken in once a second, and told to others every five. The figure is CPU per second of the stream, the
+As a worker uses it: each partition's records are seen and committed ten times a second, and what has committed
+is taken in once a second. The figure is CPU per second of the stream, the
 lower quartile of the seconds: in the first ones kernels are loaded, and the sample finds its level.
 """
 
@@ -15,7 +15,6 @@ import numpy as np
 from processor.engine.extract.ids import NO_CONTENT, NO_FINGERPRINT, Ids
 from processor.engine.verdict import Verdict
 from processor.judges.escapes.gauge import EscapeGauge
-from processor.judges.escapes.message import SENDER_BYTES, messages
 from processor.judges.escapes.sampler import IdSampler
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 COMMITS = 10
 """Per second and partition, as `commit_interval_ms` has them."""
 SECONDS = 20
-SHARE_S = 5
 WINDOW_MS = 600_000
 DUPLICATES = 0.05
 
@@ -46,9 +44,7 @@ class _Stream:
     def __init__(self, shape: Shape) -> None:
         self._shape = shape
         self._now_s = 0.0
-        key = np.array([1, 2], np.uint64)
-        self._gauge = EscapeGauge("study", WINDOW_MS, key, clock=lambda: self._now_s)
-        self._gauge.tell(tells=True)
+        self._gauge = EscapeGauge("study", WINDOW_MS, clock=lambda: self._now_s)
         self._samplers = [
             IdSampler(self._gauge, number, collisions=False, renews=False) for number in range(shape.partitions)
         ]
@@ -67,9 +63,6 @@ class _Stream:
             spent += time.process_time() - began
         began = time.process_time()
         self._gauge.keep_up()
-        if number % SHARE_S == SHARE_S - 1:
-            for _ in messages(bytes(SENDER_BYTES), self._gauge.unsaid()):
-                pass
         return spent + time.process_time() - began
 
     def _records(self) -> tuple[Ids, NDArray[np.uint8], NDArray[np.int64]]:
@@ -78,7 +71,7 @@ class _Stream:
         lot = self._rng.integers(0, 2**64 - 1, count, np.uint64)
         ids = Ids(
             np.zeros((count, 2), np.uint64), flags, flags.astype(np.bool_), none.astype(np.uint8), none, none,
-            NO_CONTENT, NO_FINGERPRINT, lot,
+            NO_CONTENT, NO_FINGERPRINT, lot, none.astype(np.uint8)[0],
         )  # fmt: skip
         copies = self._rng.random(count) < DUPLICATES
         verdict = np.where(copies, np.uint8(Verdict.DUPLICATE), np.uint8(Verdict.PASS))

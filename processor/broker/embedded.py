@@ -26,14 +26,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from processor.broker import guard
-from processor.broker.jars import KAFKA_JARS, resolve
+from processor.broker.jars import KAFKA_JARS, LIST, JarSet, resolve
 from processor.broker.java import Java, find_java
 from processor.broker.ports import HOST, Ports, PortTakenError, serves
 from processor.broker.server_settings import write_settings
 from processor.errors import BrokerError, ConfigError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
 _LOGGING = (
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
@@ -67,7 +67,8 @@ class EmbeddedBroker:
         cluster_id: The cluster a new folder is made for, the same for all its nodes. None: a new one.
     """
 
-    kafka: Sequence[str] = KAFKA_JARS
+    kafka: JarSet = KAFKA_JARS
+    listed: Path = LIST
     """Maven coordinates of what is started; another version may be set before."""
 
     def __init__(
@@ -143,7 +144,7 @@ class EmbeddedBroker:
         java = find_java()
         if java.note:
             self._say(java.note)
-        jars = resolve(self.kafka, "kafka", say=self._say)
+        jars = resolve(self.kafka, listed=self.listed, say=self._say)
         class_path = os.pathsep.join(str(jar) for jar in jars)
         try:
             self._data_dir = self._data_dir or _open_data_dir(self._wanted_dir)

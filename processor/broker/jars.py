@@ -1,118 +1,107 @@
-"""Fetches the jars, on a machine without Maven.
+"""Fetches jars once, by lists with their hashes. The only importer of jgo.
 
-The Ivy jar that PySpark carries fetches them from Maven Central once. Without PySpark the broker's are fetched
-by a list with their hashes (`processor.broker.locked_jars`). A set lies in a folder of its own,
-``<cache>/jars/<name>-<revisions>``, with a manifest ``jars.json``. The folder appears by one rename, so it is
-whole or not there; a lock keeps two processes from fetching side by side.
+``jars.json`` beside this file has of each set what Ivy resolves: paths in a Maven repository, each with its
+SHA-256; `make jars` writes it. Nothing is resolved here, and whoever serves the files cannot change them: what
+has another hash is not used. A set lies in a folder of its own, ``<cache>/jars/<name>-<revisions>``, with a
+manifest. The folder appears by one rename, so it is whole or not there; a lock keeps two processes from
+fetching side by side.
 
-Jars are run, and what Ivy has or is told decides which: nothing is taken from a folder that others can
-write to, or could have (`processor.paths`).
+Jars are run: nothing is taken from a folder that others can write to, or could have (`processor.paths`).
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
-import importlib.util
+import hashlib
 import json
 import os
-import re
 import shutil
-import subprocess
 import tempfile
-import threading
-import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, NamedTuple
+from xml.etree import ElementTree as ET
 
-from processor.broker.java import find_java
-from processor.broker.locked_jars import UnreachableJarError, download, locked, mirror
-from processor.errors import BrokerError, MissingExtraError
-from processor.ops.extras import install
-from processor.paths import OTHERS, PRIVATE_FOLDER, cache_dir, distrust, make_private
+from processor.errors import BrokerError
+from processor.paths import PRIVATE_FOLDER, cache_dir, distrust, make_private
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping
+
+LIST = Path(__file__).with_name("jars.json")
+_MANIFEST = "jars.json"
+_TIMEOUT_S = 60
+_AT_ONCE = 6
+_UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
+
+
+class JarSet(NamedTuple):
+    """Jars that are fetched together, with all that they need at run time.
+
+    Attributes:
+        name: Short, for the set's folder and for messages.
+        coordinates: ``group:artifact:revision`` each.
+        exclude: ``group:artifact`` of what is not wanted, ``*`` for any.
+    """
+
+    name: str
+    coordinates: tuple[str, ...]
+    exclude: tuple[str, ...] = ()
+
 
 # Kafka's own logging binding is left out of kafka_2.13; slf4j-simple writes to stderr.
-KAFKA_JARS = ("org.apache.kafka:kafka_2.13:4.3.0", "org.slf4j:slf4j-simple:1.7.36")
-
-# About 100 files one after the other took 40 s at 150 ms per request; this is for far slower lines.
-_FETCH_TIMEOUT_S = 900
-
-_MANIFEST = "jars.json"
-# Read by Ivy when the user has no settings of his own. `ibiblio` without a root is Maven Central. Without
-# `required` Ivy takes a POM that does not come for one that names nothing, and the set for whole.
-_SETTINGS = """<ivysettings>
-  <settings defaultResolver="central"/>
-  <timeout-constraints>
-    <timeout-constraint name="line" connectionTimeout="10000" readTimeout="60000"/>
-  </timeout-constraints>
-  <resolvers><ibiblio name="central" m2compatible="true" descriptor="required"
-    timeoutConstraint="line"/></resolvers>
-</ivysettings>
-"""
-_UNREACHABLE = re.compile(
-    r"Server access error|UnknownHost|ConnectException|SocketTimeout|NoRouteToHost|"
-    r"SSLHandshake|SSLException|Host \S+ not found",
-)
-_DISK_FULL = "No space left on device"
+KAFKA_JARS = JarSet("kafka", ("org.apache.kafka:kafka_2.13:4.3.0", "org.slf4j:slf4j-simple:1.7.36"))
 
 
-def resolve(
-    coordinates: Sequence[str],
-    name: str,
-    *,
-    exclude: Sequence[str] = (),
-    say: Callable[[str], None] = lambda _: None,
-) -> list[Path]:
-    """Return the jars of these Maven coordinates with all that they need at run time, sorted.
-
-    What the cache holds whole is returned at once: no Java, no network. Otherwise Ivy fetches it,
-    which needs both and takes up to a minute; or, without PySpark, the list that is kept of it.
+def resolve(wanted: JarSet, *, listed: Path = LIST, say: Callable[[str], None] = lambda _: None) -> list[Path]:
+    """Return the jars of a set, sorted; what the cache holds whole at once, without a network.
 
     Args:
-        coordinates: ``group:artifact:revision`` each.
-        name: Short name of the set, for its folder and for messages.
-        exclude: ``group:artifact`` of what is not wanted, ``*`` for any.
+        wanted: The set.
+        listed: The file that lists its jars.
         say: Told of each step, for a person to read.
 
     Raises:
-        BrokerError: There is no suitable Java, the jars are not reachable, or the cache cannot be
-            written, or can be by others; says what to do.
-        MissingExtraError: There is no PySpark, and no list is kept of these coordinates.
+        BrokerError: The jars are not reachable or not those of the list, or the cache cannot be written, or can
+            be by others; says what to do.
     """
-    modules = [_split(coordinate, 3) for coordinate in coordinates]
-    excluded = [_split(pattern, 2) for pattern in exclude]
-    wanted = {"coordinates": list(coordinates), "exclude": list(exclude)}
-    folder = cache_dir() / "jars" / "-".join([name, *(revision for *_, revision in modules)])
+    revisions = (coordinate.rpartition(":")[2] for coordinate in wanted.coordinates)
+    folder = cache_dir() / "jars" / "-".join([wanted.name, *revisions])
     try:
         _require_trust("jars", folder.name)
         if jars := _cached(folder, wanted):
             return jars
-        for part in ("jars", "ivy"):
-            make_private(cache_dir().parent, cache_dir().name, part)
-            _require_trust(part)
+        make_private(cache_dir().parent, cache_dir().name, "jars")
+        _require_trust("jars")
         with _locked(folder.parent / ".lock", say):
             if jars := _cached(folder, wanted):  # the process we waited for has done it
                 return jars
-            say(f"fetching the jars of {name}, once (up to a minute): {', '.join(coordinates)}")
+            say(f"fetching the jars of {wanted.name}, once: {', '.join(wanted.coordinates)}")
             with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder.parent) as made:
-                work = Path(made)
-                if (ivy := _ivy_jar()) is not None:
-                    (work / "ivy.xml").write_text(_ivy_file(modules, excluded), encoding="utf-8")
-                    _run_ivy(ivy, work, name, folder, say)
-                else:
-                    _download(coordinates, work, name, folder, say)
-                _publish(work / "jars", folder, wanted)
+                _download(jars_of(wanted, listed), Path(made), folder, say)
+                _publish(Path(made) / "jars", folder, wanted)
     except OSError as exc:
         raise BrokerError(_cannot_write(exc, folder)) from exc
-    jars = _cached(folder, wanted)
-    if not jars:
-        raise BrokerError(f"no jar was fetched for {', '.join(coordinates)} into {folder}.")
-    return jars
+    return _cached(folder, wanted)
+
+
+def jars_of(wanted: JarSet, listed: Path = LIST) -> dict[str, str]:
+    """Return the jars of a set: path in a repository to SHA-256.
+
+    Raises:
+        BrokerError: It is not in the list.
+    """
+    meant = list(wanted.coordinates), list(wanted.exclude)
+    for each in json.loads(listed.read_bytes()):
+        if (each["coordinates"], each["exclude"]) == meant:
+            jars: dict[str, str] = each["jars"]
+            return jars
+    raise BrokerError(
+        f"this version of Seqmark has no list of the jars of {', '.join(wanted.coordinates)}: it was not "
+        f"tested with them ({listed}; `make jars` writes it)"
+    )
 
 
 def _require_trust(*names: str) -> None:
@@ -125,22 +114,21 @@ def _require_trust(*names: str) -> None:
         )
 
 
-def _split(coordinate: str, parts: int) -> list[str]:
-    fields = coordinate.split(":")
-    if len(fields) != parts or not all(re.fullmatch(r"[\w.*-]+", field) for field in fields):
-        raise ValueError(f"not {parts} names with a colon between them: {coordinate!r}")
-    return fields
-
-
-def _cached(folder: Path, wanted: dict[str, list[str]]) -> list[Path]:
+def _cached(folder: Path, wanted: JarSet) -> list[Path]:
     """Return the jars of a whole set, or nothing: a missing or cut-off jar spoils it."""
     try:
         manifest = json.loads((folder / _MANIFEST).read_bytes())
         sizes: dict[str, int] = manifest.pop("jars")
-        whole = manifest == wanted and all((folder / jar).stat().st_size == size for jar, size in sizes.items())
+        whole = manifest == _meant(wanted) and all(
+            (folder / jar).stat().st_size == size for jar, size in sizes.items()
+        )
     except (OSError, ValueError, KeyError, AttributeError):
         return []
     return [folder / jar for jar in sorted(sizes)] if whole else []
+
+
+def _meant(wanted: JarSet) -> dict[str, list[str]]:
+    return {"coordinates": list(wanted.coordinates), "exclude": list(wanted.exclude)}
 
 
 @contextmanager
@@ -156,129 +144,87 @@ def _locked(lock: Path, say: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
-def _ivy_file(modules: list[list[str]], excluded: list[list[str]]) -> str:
-    # `default->default` is what a program needs to run: no sources, no javadoc, nothing optional.
-    lines = [
-        '<ivy-module version="2.0"><info organisation="seqmark" module="jars"/>',
-        '<configurations><conf name="default"/></configurations><dependencies>',
-        *(
-            f'<dependency org="{org}" name="{module}" rev="{revision}" conf="default->default"/>'
-            for org, module, revision in modules
-        ),
-        *(f'<exclude org="{org}" module="{module}"/>' for org, module in excluded),
-        "</dependencies></ivy-module>",
-    ]
-    return "\n".join(lines)
-
-
 def _own_settings() -> Path:
     return cache_dir() / "ivysettings.xml"
 
 
-def _download(
-    coordinates: Sequence[str], work: Path, name: str, folder: Path, say: Callable[[str], None]
-) -> None:
-    jars = locked(coordinates)
-    if not jars:
-        raise MissingExtraError(f"fetching {', '.join(coordinates)} {install(['spark'])}")
-    (work / "jars").mkdir(mode=PRIVATE_FOLDER)
+def mirror(ivy_settings: Path) -> str | None:
+    """Return the repository that the user's settings for Ivy name first, ``<ibiblio root="...">``.
+
+    None: there are no settings, so it is Maven Central.
+
+    Raises:
+        BrokerError: There are settings, and they name none so.
+    """
+    if not ivy_settings.is_file():
+        return None
     try:
-        download(jars, mirror(_own_settings()), work / "jars", say)
-    except UnreachableJarError as error:
-        raise BrokerError(_unreachable(str(error), name, folder)) from error
+        # The user's own file, in a folder that nobody else can write to.
+        found = ET.parse(ivy_settings).iter("ibiblio")  # noqa: S314 - see above
+        root = next((root for each in found if (root := each.get("root"))), None)
+    except ET.ParseError as error:
+        raise BrokerError(f"{ivy_settings} is not XML: {error}") from error
+    if root is None or not root.startswith(("https://", "http://")):
+        raise BrokerError(f'{ivy_settings} has no <ibiblio root="https://..."/>: name your mirror so')
+    return root.rstrip("/")
 
 
-def _run_ivy(ivy: Path, work: Path, name: str, folder: Path, say: Callable[[str], None]) -> None:
-    own_settings = _own_settings()
-    settings = own_settings if own_settings.is_file() else work / "ivysettings.xml"
-    if settings != own_settings:
-        settings.write_text(_SETTINGS, encoding="utf-8")
-    ivy_cache = cache_dir() / "ivy"
-    command: list[str | Path] = [
-        find_java().path,
-        "-Xmx256m",
-        *_proxy_flags(),
-        f"-Divy.default.ivy.user.dir={ivy_cache}",  # otherwise a folder in the user's home
-        *("-jar", ivy, "-settings", settings, "-cache", ivy_cache),
-        *("-ivy", "ivy.xml", "-types", "jar", "bundle"),
-        # Relative, for Ivy takes brackets in a path for a pattern.
-        *("-retrieve", "jars/[artifact]-[revision](-[classifier]).[ext]"),
-    ]
-    said: list[str] = []
-    # A list of arguments, with an executable that find_java has tried.
-    with subprocess.Popen(  # noqa: S603 - see above
-        command,
-        cwd=work,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        umask=OTHERS,  # what it makes is looked at before it is used again
-    ) as process:
-        watch = threading.Timer(_FETCH_TIMEOUT_S, process.kill)
-        watch.start()
-        try:
-            for line in process.stdout or ():
-                said.append(line.rstrip())
-                if line.startswith("downloading "):
-                    say("  " + line.split()[1].rpartition("/")[2])
-        except BaseException:
-            process.kill()
+def _download(jars: Mapping[str, str], work: Path, folder: Path, say: Callable[[str], None]) -> None:
+    """Fetch the jars of a list, some at a time, into ``jars`` in the folder ``work``."""
+    root = mirror(_own_settings())
+    (work / "jars").mkdir(mode=PRIVATE_FOLDER)
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        fetched = pool.map(lambda path: _fetched(path, root, work / "repository", folder), jars)
+        for digest, jar in zip(jars.values(), fetched, strict=True):
+            if hashlib.sha256(jar.read_bytes()).hexdigest() != digest:
+                raise BrokerError(
+                    f"{root or 'Maven Central'} serves a {jar.name} that is not the one that this version of "
+                    "Seqmark was tested with: its SHA-256 is another. It is not used: name another repository "
+                    "in an Ivy settings file"
+                )
+            jar.rename(work / "jars" / jar.name)
+            say(f"  {jar.name}")
+
+
+def _fetched(path: str, root: str | None, repository: Path, folder: Path) -> Path:
+    # A client of Maven repositories in plain Python; slow to import, and needed once per machine.
+    from jgo.maven import MavenContext  # noqa: PLC0415 - see above
+
+    *group, name, revision, _ = PurePosixPath(path).parts
+    context = MavenContext(
+        repo_cache=repository,
+        local_repos=[],
+        remote_repos={"mirror": root} if root else None,
+        timeout=_TIMEOUT_S,
+    )
+    try:
+        jar: Path = (
+            context.project(".".join(group), name).at_version(revision).artifact(packaging="jar").resolve()
+        )
+    except (OSError, RuntimeError) as error:
+        if getattr(error, "errno", None):  # of the disk; those of the network are wrapped, and have none
             raise
-        finally:
-            watch.cancel()
-    if process.returncode != 0:
-        raise BrokerError(_cannot_fetch(said, name, folder))
+        raise BrokerError(_unreachable(f"{path}: {error}{_trust(str(error))}", folder)) from error
+    return jar
 
 
-def _publish(fetched: Path, folder: Path, wanted: dict[str, list[str]]) -> None:
+def _trust(said: str) -> str:
+    """Say how to trust who looks into TLS on the way: the machine's own list of certificates is not asked."""
+    if _UNTRUSTED not in said:
+        return ""
+    return ". If a proxy looks into TLS here, name its certificate: REQUESTS_CA_BUNDLE=/path/to/ca.pem"
+
+
+def _publish(fetched: Path, folder: Path, wanted: JarSet) -> None:
     sizes = {jar.name: jar.stat().st_size for jar in sorted(fetched.glob("*.jar"))}
-    (fetched / _MANIFEST).write_text(json.dumps({**wanted, "jars": sizes}, indent=1), "utf-8")
+    (fetched / _MANIFEST).write_text(json.dumps({**_meant(wanted), "jars": sizes}, indent=1), "utf-8")
     shutil.rmtree(folder, ignore_errors=True)  # a spoiled set, or none
     fetched.rename(folder)
 
 
-def _ivy_jar() -> Path | None:
-    # Found, not imported: PySpark starts slowly, and only the Spark side may depend on its code.
-    spec = importlib.util.find_spec("pyspark")
-    for place in (spec and spec.submodule_search_locations) or ():
-        for jar in sorted((Path(place) / "jars").glob("ivy-*.jar")):
-            return jar
-    return None
-
-
-def _proxy_flags() -> list[str]:
-    """Tell Java of the proxies that the environment names for everybody else."""
-    proxies = urllib.request.getproxies()
-    flags = []
-    for scheme in ("http", "https"):
-        proxy = urlsplit(proxies.get(scheme, ""))
-        if proxy.hostname:
-            flags += [f"-D{scheme}.proxyHost={proxy.hostname}"]
-            flags += [f"-D{scheme}.proxyPort={proxy.port or 80}"]
-    if flags and (direct := proxies.get("no")):
-        hosts = (host.strip() for host in direct.split(","))
-        names = "|".join("*" + host if host.startswith(".") else host for host in hosts if host)
-        flags.append(f"-Dhttp.nonProxyHosts={names}")
-    return flags
-
-
-def _cannot_fetch(said: list[str], name: str, folder: Path) -> str:
-    text = "\n".join(said)
-    if _DISK_FULL in text:
-        return _cannot_write(OSError(errno.ENOSPC, _DISK_FULL), folder)
-    lines = [line.strip() for line in said if _UNREACHABLE.search(line)]
-    if lines:
-        # The last one tells enough: the rest are the same for other files.
-        return _unreachable(lines[-1], name, folder)
-    tail = "\n".join(f"  {line}" for line in said[-15:] if line.strip())
-    return f"Ivy cannot resolve the jars of {name}:\n{tail}"
-
-
-def _unreachable(why: str, name: str, folder: Path) -> str:
+def _unreachable(why: str, folder: Path) -> str:
     return (
-        f"the jars of {name} are not in the cache and cannot be fetched: {why}\n"
+        f"the jars of {folder.name} are not in the cache and cannot be fetched: {why}\n"
         "Do one of these: run this command once with the network at hand (HTTPS_PROXY is "
         f"honoured); copy the folder {folder} from a machine where it ran; or name your mirror "
         f"in an Ivy settings file {_own_settings()}."

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from processor.config.near import listed, near
 from processor.errors import ConfigError, Problem
+from schemas.near import did_you_mean, listed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +37,5 @@ def no_such(option: str, what: str, name: str | None, known: Sequence[str]) -> C
     there = f"in this config: {listed(known)}"
     if name is None:
         return ConfigError([Problem(option, f"name one; {there}")])
-    meant = near(name, known)
-    hint = f"did you mean {meant}? I{there[1:]}" if meant else there
+    hint = f"{meant} I{there[1:]}" if (meant := did_you_mean(name, known)) else there
     return ConfigError([Problem(option, f"there is no {what} {name}; {hint}")])

@@ -8,7 +8,6 @@ kernels. Exit codes: 0 done, or what runs until it is stopped was stopped by a s
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib
 import logging
 import os
@@ -23,6 +22,7 @@ import click
 
 from processor.config.visible import visible
 from processor.errors import EXIT_DONE, EXIT_FAILED, SeqmarkError, StopError, ending_signals
+from schemas.near import alike
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _SECTIONS = {
     "setup": {
-        "init": "Look at a topic, and write a config for it.",
+        "init": "Audit a topic, and write a config that loses nothing of it.",
         "check": "Say everything that is wrong with a config and all that it names.",
         "doctor": "Try what the brokers allow, and table what is missing.",
         "topics": "Create the topics that are missing; name those that are wrong.",
@@ -39,12 +39,14 @@ _SECTIONS = {
     "run": {
         "worker": "Run the stream worker.",
         "reset": "Rewind a stopped pipeline and its state together, or step over records.",
+        "redrive": "Judge quarantined records again, after the config was mended.",
         "materialize": "Write the clean topic from a source and its verdicts.",
         "generate": "Produce a stream with known duplicates into a source topic.",
         "broker": "Run the embedded Kafka broker in the foreground.",
         "demo": "Show it all on an embedded broker.",
     },
     "look": {
+        "audit": "Count the copies in a topic, say what made them, and which rule fits.",
         "read": "Print the records of a topic: clean ones, receipts, quarantined ones.",
         "explain": "Say what became of one record, and why.",
         "status": "Show workers, lag, state, open transactions and quarantine codes.",
@@ -54,28 +56,32 @@ _SECTIONS = {
     },
     "spark": {
         "aggregate": "Run the Spark job that aggregates the clean topics.",
-        "sink": "The older name of aggregate.",
         "batch": "Make files at rest clean, within a run and across runs.",
         "backfill": "Begin a pipeline with what was delivered before, so that it knows those ids.",
-        "apply": "Delete from a Delta or Iceberg table what the verdicts say.",
     },
 }
 """What each command does, by the folder that has its module."""
 _HEADINGS = {"setup": "Set up", "run": "Run", "look": "Look", "spark": "Spark"}
 _FOLDERS = {name: folder for folder, commands in _SECTIONS.items() for name in commands}
-_UNTIL_STOPPED = ("broker", "worker", "aggregate", "sink")
+_GONE = {
+    "apply": "docs/verdicts.md, From a table, has a MERGE that deletes what the verdicts skip",
+    "sink": "it is seqmark aggregate",
+}
+"""Commands that there were, and what there is."""
+_UNTIL_STOPPED = ("broker", "worker", "aggregate")
 _INTERRUPTED = {
     "verify": "nothing is proved",
     "simulate": "nothing is predicted",
+    "audit": "the topic was not read to its end, so nothing is known of it",
+    "init": "no config was written",
     "read": "there may be more records",
     "explain": "it has not said what became of the record",
     "batch": "nothing was written, or what was does not count unless it said committed: run it again",
     "backfill": "run the same backfill again, it goes on where it was",
-    "apply": "run the same command again, it goes on where it was",
     "materialize": "run the same command again, it goes on where it was",
+    "redrive": "what it has committed counts: run the same command again, it goes on where it was",
     "reset": "what was not said to be reset may be or not: run the same reset again",
 }
-_ALIASES = {"sink": "aggregate"}
 
 
 class Commands(click.Group):
@@ -92,9 +98,8 @@ class Commands(click.Group):
         ctx.invoked_subcommand = cmd_name
         if cmd_name not in _FOLDERS:
             return None
-        name = _ALIASES.get(cmd_name, cmd_name)
-        module = importlib.import_module(f"processor.commands.{_FOLDERS[cmd_name]}.{name}")
-        command: click.Command = getattr(module, name)
+        module = importlib.import_module(f"processor.commands.{_FOLDERS[cmd_name]}.{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
         return command
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -106,8 +111,10 @@ class Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that is called; of one that there is not, say which it may have been meant to be."""
-        if args and args[0] not in _FOLDERS and (near := difflib.get_close_matches(args[0], _FOLDERS)):
-            ctx.fail(f"there is no command {args[0]!r}; did you mean {' or '.join(near)}?")
+        if args and args[0] in _GONE:
+            ctx.fail(f"there is no command {args[0]!r} any more: {_GONE[args[0]]}")
+        if args and args[0] not in _FOLDERS and (close := alike(args[0], _FOLDERS)):
+            ctx.fail(f"there is no command {args[0]!r}; did you mean {' or '.join(close)}?")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -168,9 +168,11 @@ def say_error(error: SeqmarkError) -> None:
         say(f"seqmark: {error}", "bold red")
 
 
-def table_on_stdout(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int]) -> None:
-    """Print a table that is the result of a command; columns in ``right`` hold numbers."""
-    people(stderr=False).print(table_of(titles, rows, right))
+def table_on_stdout(
+    titles: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int], *, stderr: bool = False
+) -> None:
+    """Print a table that is the result of a command, or stands beside it; ``right`` columns hold numbers."""
+    people(stderr=stderr).print(table_of(titles, rows, right))
 
 
 def table_of(titles: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> NumberTable:

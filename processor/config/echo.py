@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from processor.config.near import near
 from processor.config.visible import visible_json
 from schemas.config.reference import choices, declared, holds_secret
+from schemas.near import near
 
 if TYPE_CHECKING:
     from processor.config.lines import KeyPath

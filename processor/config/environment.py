@@ -8,7 +8,6 @@ list, or for a key that need not be set, takes the key away.
 from __future__ import annotations
 
 import copy
-import difflib
 import json
 import tomllib
 from contextlib import suppress
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from processor.config.bounds import OutOfBoundsError, within_bounds
+from processor.config.messages import what_became
 from processor.errors import Problem
 from schemas.config.reference import (
     ENV_DELIMITER,
@@ -24,9 +24,11 @@ from schemas.config.reference import (
     fields_by_key,
     is_list,
     is_single,
+    is_word_or_table,
     keys,
     variants,
 )
+from schemas.near import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,8 +38,6 @@ _RESERVED_PREFIXES = (f"{ENV_PREFIX}TEST_", f"{ENV_PREFIX}FAULT_")
 _RESERVED_NAMES = (f"{ENV_PREFIX}BROKER", f"{ENV_PREFIX}BROKER_START_TIMEOUT")
 _MOST_DIGITS = 9
 """Of an index: no list is longer."""
-OTHERWISE = {"sinks": "aggregates"}
-"""Tables that have two names: the one that may be written too, and the one that is declared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,8 @@ def variables(environ: Mapping[str, str]) -> tuple[list[Variable], list[Problem]
         if declared(path):
             found.append(Variable(name, path, environ[name]))
         else:
-            problems.append(Problem(name, f"overrides no known key; {_nearest_variable(path)}"))
+            told = what_became(path) or f"overrides no known key; {_nearest_variable(path)}"
+            problems.append(Problem(name, told))
     return sorted(found, key=_order), problems
 
 
@@ -88,7 +89,7 @@ def _order(variable: Variable) -> tuple[int, list[tuple[bool, str | int]]]:
 
 def _path(name: str) -> tuple[str | int, ...]:
     first, *steps = name.removeprefix(ENV_PREFIX).lower().split(ENV_DELIMITER)
-    return OTHERWISE.get(first, first), *(int(step) if _is_index(step) else step for step in steps)
+    return first, *(int(step) if _is_index(step) else step for step in steps)
 
 
 def _is_index(step: str) -> bool:
@@ -102,7 +103,8 @@ def _put(raw: dict[str, Any], variable: Variable) -> None:
         node = _step(node, step, [] if isinstance(following, int) else {})
     last = variable.path[-1]
     remove = not variable.text and _optional(variable.path)
-    single = any(map(is_single, types))
+    as_word = variable.text[:1] not in {"{", "["} and any(map(is_word_or_table, types))
+    single = as_word or any(map(is_single, types))
     value = variable.text if single or remove else _parse(variable.text, types)
     _step(node, last, None)
     if remove:
@@ -164,5 +166,4 @@ def _nearest_variable(path: tuple[str | int, ...]) -> str:
         for index in indices:
             name = name.replace("__N__", f"__{index}__", 1)
         names.add(name)
-    close = difflib.get_close_matches(given, sorted(names), n=1)
-    return f"did you mean {close[0]}?" if close else "see docs/configuration.md for all of them"
+    return did_you_mean(given, sorted(names), "see docs/configuration.md for all of them")

@@ -20,7 +20,7 @@ from processor.config.environment import overlay, variables
 from processor.config.lines import key_lines
 from processor.config.meant import by_declared_names, unexpanded
 from processor.config.messages import message, suggestion
-from processor.config.places import KeyPlaces
+from processor.config.places import KeyPlaces, dotted
 from processor.config.toml_file import read_toml
 from processor.errors import ConfigError, Problem
 from schemas.config import InsertIdDedup, Settings
@@ -38,9 +38,11 @@ if TYPE_CHECKING:
 _LATER = "is not available in this version yet"
 _INSTEAD = {
     "verify": "name the other pipelines with --pipeline; seqmark explain proves single records of this one",
+    "redrive": "produce the records to the source once more instead, without their seqmark headers",
     "reset": 'begin it again under a new name (docs/operations.md, "Beginning anew")',
 }
 """What is done where a command does not know routes."""
+_COPY_BY_HAND = "Produce it to the source once more instead, without its seqmark headers (docs/operations.md)"
 _EXPANDS_NOTHING = "has a variable in it, and Seqmark does not expand variables: "
 _OF_VARIABLES = "the environment variable has to hold the value itself"
 _OF_FILES = "leave the key out, and set the environment variable that overrides it: "
@@ -115,7 +117,7 @@ class _Given:
         shown = None if kind in {"extra_forbidden", "missing"} else self._echo.shown(path)
         if shown is not None and not (shown.startswith('"') and shown in text):
             text = f"{text.rstrip('.')}; given: {shown}"
-        return Problem(self.places.key(path), text, self.places.place(path))
+        return Problem(dotted(path), text, self.places.place(path))
 
 
 def _order(problem: Problem) -> float:
@@ -139,18 +141,20 @@ class _Refused:
 
 
 def require_provable(settings: Settings, names: Collection[str]) -> None:
-    """Refuse to prove pipelines that cannot be yet: routed ones, and those of unconfirmed Bloom filters.
+    """Refuse to prove pipelines that cannot be yet: routed ones, and those of Bloom filters.
 
     Raises:
         ConfigError: With every such pipeline.
     """
-    # Verdicts of unconfirmed filters do not follow from the rules.
-    unconfirmed = [
-        Problem(f"pipelines.{index}.dedup.bloom.confirm", f"verify of a pipeline without it {_LATER}")
+    filtered = [
+        Problem(
+            f"pipelines.{index}.dedup.backend",
+            "what Bloom filters drop does not follow from the rules, so nothing can be proved of it",
+        )
         for index, dedup in _with_ids(settings, names)
-        if dedup.backend == "bloom" and not dedup.bloom_options.confirm
+        if dedup.backend == "bloom"
     ]
-    _refuse(_routed(settings, "verify", names) + unconfirmed)
+    _refuse(_routed(settings, "verify", names) + filtered)
 
 
 def require_unrouted(settings: Settings, what: str, names: Collection[str]) -> None:
@@ -160,6 +164,37 @@ def require_unrouted(settings: Settings, what: str, names: Collection[str]) -> N
         ConfigError: With every such pipeline.
     """
     _refuse(_routed(settings, what, names))
+
+
+def require_redrivable(settings: Settings, names: Collection[str]) -> None:
+    """Refuse pipelines whose quarantined records cannot be judged again.
+
+    Raises:
+        ConfigError: With every such pipeline.
+    """
+    problems = _routed(settings, "redrive", names)
+    for index, pipeline in enumerate(settings.pipelines):
+        if pipeline.name not in names:
+            continue
+        key = f"pipelines.{index}"
+        if pipeline.quarantine is None:
+            problems.append(Problem(f"{key}.quarantine", "there is none, so there is nothing to judge again"))
+        if pipeline.verdicts is not None:
+            problems.append(
+                Problem(
+                    f"{key}.output",
+                    "verdicts say for good that readers skip a quarantined record: what is judged again could "
+                    f"not reach them. {_COPY_BY_HAND}",
+                )
+            )
+        if pipeline.observe:
+            problems.append(
+                Problem(
+                    f"{key}.observe",
+                    "while the pipeline observes all its records pass, quarantined ones too: set it to false",
+                )
+            )
+    _refuse(problems)
 
 
 def _routed(settings: Settings, what: str, names: Collection[str]) -> list[Problem]:

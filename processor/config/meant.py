@@ -10,11 +10,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from processor.config.environment import OTHERWISE
-from processor.config.near import near
 from processor.errors import Problem
 from schemas.config import Settings
 from schemas.config.reference import ENV_DELIMITER, ENV_PREFIX, declared, holds_secret, is_list
+from schemas.near import near
 
 if TYPE_CHECKING:
     from processor.config.lines import KeyPath
@@ -36,32 +35,21 @@ _PLACES = (
 
 def by_declared_names(tables: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str], list[Problem]]:
     """Return the tables of a file by the names that are declared, what they are called there, and mistakes."""
-    taken: dict[str, Any] = {}
+    taken = {name: table for name, table in tables.items() if name in Settings.model_fields}
     called: dict[str, str] = {}
     problems: list[Problem] = []
     for name, table in tables.items():
-        declared_name = OTHERWISE.get(name, name)
-        if declared_name in Settings.model_fields:
-            if declared_name in taken:
-                other = next(each for each, of in OTHERWISE.items() if of == declared_name and each in tables)
-                message = f"is another name of {declared_name}, which is there too: write all of them by one"
-                problems.append(Problem(other, message))
-            taken[declared_name] = table
-            if name != declared_name:
-                called[declared_name] = name
-    for name, table in tables.items():
-        if OTHERWISE.get(name, name) in Settings.model_fields:
+        if name in Settings.model_fields:
             continue
-        meant = near(name, [*Settings.model_fields, *OTHERWISE])
-        declared_name = OTHERWISE.get(meant or "", meant or "")
-        if not declared_name or declared_name in taken or not isinstance(table, dict | list):
+        meant = near(name, Settings.model_fields)
+        if not meant or meant in taken or not isinstance(table, dict | list):
             taken[name] = table
             continue
-        listed = any(map(is_list, declared((declared_name,))))
+        listed = any(map(is_list, declared((meant,))))
         right = f"[[{meant}]]" if listed else f"[{meant}]"
         problems.append(Problem(name, f"is not a known key; did you mean {meant}? Write {right}"))
-        taken[declared_name] = [table] if listed and isinstance(table, dict) else table
-        called[declared_name] = name
+        taken[meant] = [table] if listed and isinstance(table, dict) else table
+        called[meant] = name
     return taken, called, problems
 
 

@@ -9,10 +9,9 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from processor.config.environment import OTHERWISE
-from processor.config.near import near, nearest, words
 from schemas.config import Settings
 from schemas.config.reference import declared, fields_by_key, has_elements, tag_key, variants
+from schemas.near import near, nearest, words
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +31,8 @@ _RIGHT = {
     "less_than_equal": "must be at most {le}",
     "less_than": "must be less than {lt}",
     "too_short": "must have at least {min_length} element",
+    "too_long": "must have at most {max_length} elements",
+    "string_too_short": "must not be empty",
     "int_parsing": "must be a whole number",
     "int_type": "must be a whole number",
     "int_from_float": "must be a whole number",
@@ -49,6 +50,12 @@ _RIGHT = {
     "model_type": "must be a table",
     "model_attributes_type": "must be a table",
 }
+_GONE = {
+    "pipelines.dedup.bloom.confirm": "is gone: Bloom filters keep no ids and drop new records at the rate that "
+    'is set (false_positive_rate). Take it out; or take backend = "exact", which loses nothing, without the '
+    "table bloom",
+}
+"""Keys that were there before, and what there is in their place."""
 _ONE_OF_FEW = ("literal_error", "union_tag_invalid")
 _TABLES = ("model_type", "model_attributes_type", "dict_type")
 _POINTER = re.compile(r"(?:/[A-Za-z0-9_-]+)+")
@@ -89,22 +96,25 @@ def _wrong(kind: str, text: str, context: Mapping[str, Any], path: KeyPath, echo
 
 def suggestion(at: ConfigPath) -> str | None:
     """Return the known key that an unknown one was probably meant to be; None: none of this table."""
-    return near(str(at.path[-1]), _known(at))
+    return near(str(at.path[-1]), at.known_keys())
 
 
-def _known(at: ConfigPath) -> list[str]:
-    return at.known_keys() + (sorted(OTHERWISE) if len(at.path) == 1 else [])
+def what_became(path: KeyPath) -> str | None:
+    """Return what there is in place of a key that was there before; None: it never was."""
+    return _GONE.get(".".join(step for step in path if isinstance(step, str)))
 
 
 def _unknown(at: ConfigPath, echo: Echo) -> str:
     key, table = str(at.path[-1]), at.path[:-1]
+    if gone := what_became(at.path):
+        return gone
     forms = _forms(table)
     having = [tag for tag, model in forms.items() if key in fields_by_key(model)]
     if having and (chosen := _chosen(table, forms, echo)):
         by = tag_key(forms[chosen])
         others = " or ".join(f'{by} = "{tag}"' for tag in having)
         return f'belongs to {others}, and here {by} is "{chosen}": take it out, or change {by}'
-    return f"is not a known key; {nearest(key, _known(at))}"
+    return f"is not a known key; {nearest(key, at.known_keys())}"
 
 
 def _without_tag(path: KeyPath, echo: Echo) -> str:

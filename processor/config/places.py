@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from processor.config.echo import quoted, secret_text
-from processor.config.environment import OTHERWISE
 from processor.errors import Place, Problem
 from schemas.config.reference import declared
 
@@ -59,13 +58,7 @@ class KeyPlaces:
             named[1] = element = name
         variable = self._variable(path)
         line = None if variable else self._line(path)
-        return Place(_dotted(named), element, self._file, line, variable)
-
-    def key(self, path: KeyPath) -> str:
-        """Return a dotted key, below a table that has two names by the one that the file has."""
-        table, *below = path
-        called = self._written.get(str(table))
-        return _dotted((called if called is not None and called in OTHERWISE else table, *below))
+        return Place(dotted(named), element, self._file, line, variable)
 
     def located(self, problem: Problem) -> Problem:
         """Return a problem that speaks of elements by their names, and one of a config key with its place."""
@@ -75,7 +68,7 @@ class KeyPlaces:
         message = self.by_name(problem.message)
         if not declared(path):
             return replace(problem, message=message)
-        return replace(problem, key=self.key(path), message=message, place=self.place(path))
+        return replace(problem, key=dotted(path), message=message, place=self.place(path))
 
     def by_name(self, text: str) -> str:
         """Call the elements that a message speaks of by their names."""
@@ -93,7 +86,6 @@ class KeyPlaces:
 
     def _path(self, key: str) -> KeyPath:
         table, *below = key.split(".")
-        table = OTHERWISE.get(table, table)
         names = self._names.get(table, [])
         if below and below[0] in names:
             below[0] = str(names.index(below[0]))
@@ -121,7 +113,8 @@ class KeyPlaces:
         return table, *below
 
 
-def _dotted(path: Iterable[str | int]) -> str:
+def dotted(path: Iterable[str | int]) -> str:
+    """Return a key as TOML writes it; what of it may hold a secret is hidden."""
     return ".".join(step if _BARE.fullmatch(step) else _quoted(step) for step in map(str, path))
 
 

@@ -80,8 +80,7 @@ _SECTIONS = {
     "[[pipelines]]": "From one source topic to one clean topic. Every topic has one role, but the sink of a "
     "pipeline may be the source of the next, and pipelines may share receipts and quarantine.",
     "[pipelines.dedup]": "By what records are judged. `mode` says which of the keys there are.",
-    "[[aggregates]]": "What Spark makes of a clean topic. `[[sinks]]` is an older name of the same table, and "
-    "`SEQMARK_SINKS__…` of its variables; one file has one of the two.",
+    "[[aggregates]]": "What Spark makes of a clean topic.",
     "[[batches]]": "Files at rest that Spark makes clean, see [batch.md](batch.md). A config with these "
     "alone needs "
     "neither `[kafka]` nor `[worker]`.",

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic.json_schema import GenerateJsonSchema
 from typing_extensions import override
 
-from processor.config.environment import OTHERWISE
 from schemas.config import Settings
 from schemas.config.values import duration_text
 
@@ -27,11 +26,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 def config_schema() -> dict[str, Any]:
     """Return the schema (draft 2020-12) of a whole config file."""
     made = Settings.model_json_schema(schema_generator=_TomlSchema)
-    keys = made["properties"]
-    for other, name in OTHERWISE.items():
-        keys[other] = keys[name] | {"description": f"{keys[name]['description']} Another name of {name}."}
-        made["not"] = {"required": [other, name]}
-    of_topics = [{"required": [name]} for name in ("pipelines", "aggregates", *OTHERWISE)]
+    of_topics = [{"required": [name]} for name in ("pipelines", "aggregates")]
     made["if"] = {"required": ["batches"], "not": {"anyOf": of_topics}}
     made["then"], made["else"] = True, {"required": made.pop("required")}
     plain = _plain(made)

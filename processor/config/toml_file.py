@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from processor.config.bounds import MOST_BYTES, OutOfBoundsError, within_bounds
 from processor.config.echo import secret_name, secret_text
-from processor.config.near import near
 from processor.errors import ConfigError, Place, Problem
 from schemas.config.reference import key_names
+from schemas.near import near
 
 if TYPE_CHECKING:
     from pathlib import Path

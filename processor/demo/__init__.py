@@ -1,1 +1,1 @@
-"""The demo: a stream with known duplicates, made clean by a real worker, checked against the truth."""
+"""Runs the whole way by Seqmark's own commands, on records of which it is known what must become of them."""

@@ -27,15 +27,18 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import numpy as np
 from typing_extensions import override
 
+from processor.engine.batch.columns import RecordTable
 from processor.engine.batch.edits import SPLICES, Edits
 from processor.engine.bytes.decimals import NUMBER_BYTES, number_bytes, put_number
 from processor.engine.bytes.siphash import words_of_key
 from processor.engine.bytes.varints import VARINT_BYTES, put_bytes, put_varint, sized, varint
-from processor.engine.extract.ids import HeaderPart, IdTextForm, ValuePart
-from processor.engine.extract.json_matches import JsonKind
+from processor.engine.extract.json_matches import BARE, JsonKind, JsonRules
 from processor.engine.extract.json_scan import look_up
 from processor.engine.extract.json_text import put_text, unescape
+from processor.engine.extract.normalise import IdTextForm
+from processor.engine.extract.parts import HeaderPart, ValuePart, pointers_of, read_parts
 from processor.engine.extract.pointers import Pointers, parent_and_name
+from processor.engine.extract.value_walk import ValueWalk
 from processor.engine.ids.new_ids import UUID_BYTES, new_ids
 from processor.engine.jit import Int, kernel
 
@@ -44,8 +47,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from processor.engine.batch.columns import Columns, RecordTable
-    from processor.engine.extract.ids import Ids, Part
+    from processor.engine.batch.columns import Columns
+    from processor.engine.extract.ids import Ids
+    from processor.engine.extract.parts import Part
 
 COLLISION, ORIGINAL_ID = b"seqmark.collision", b"seqmark.original_id"
 _COLLISION, _ORIGINAL_ID = (np.frombuffer(sized(each), np.uint8).copy() for each in (COLLISION, ORIGINAL_ID))
@@ -127,6 +131,7 @@ class Renamer(CollisionEditor):
         to: The one of them that gives way; a string where it stands in the value.
         keep: JSON pointer to the object's member that the old text becomes; None: it goes into the header.
         secret: 16 bytes, the partition's.
+        rules: How values are read.
 
     Raises:
         ValueError: ``to`` is none of the parts, ``keep`` no JSON pointer to a member, or the secret of another
@@ -137,12 +142,15 @@ class Renamer(CollisionEditor):
     to: HeaderPart | ValuePart
     keep: str | None
     secret: bytes = field(repr=False)
+    rules: JsonRules = BARE
     _part: int = field(init=False, repr=False, compare=False)
     _member: NDArray[np.uint8] = field(init=False, repr=False, compare=False)
     _pointers: Pointers | None = field(init=False, repr=False, compare=False)
+    _walk: ValueWalk = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        words_of_key(self.secret)
+        walk = ValueWalk(pointers_of([self.to]), [], words_of_key(self.secret), self.rules)
+        object.__setattr__(self, "_walk", walk)
         object.__setattr__(self, "_part", list(self.parts).index(self.to))
         member, pointers = b"", None
         if self.keep is not None:
@@ -154,7 +162,8 @@ class Renamer(CollisionEditor):
 
     @override
     def most_growth(self, ids: Ids) -> NDArray[np.int64]:
-        escapes = _ESCAPE_BYTES if self.keep is not None and isinstance(self.to, HeaderPart) else 1
+        # Of a part of the value the text may be known without its escapes alone, and is kept as it was written.
+        escapes = _ESCAPE_BYTES if self.keep is not None else 1
         around = max(_ORIGINAL_ID.size + VARINT_BYTES, 1 + self._member.size + 2)
         return escapes * ids.length[self._part] + around + UUID_BYTES + 3 * VARINT_BYTES
 
@@ -162,7 +171,11 @@ class Renamer(CollisionEditor):
     def edits(self, columns: Columns, ids: Ids, collisions: CollisionRows) -> Edits:
         rows = collisions.row
         made = Edits.begun(rows, int(self.most_growth(ids)[rows].sum()))
-        old = OldIds(*(each[self._part, rows] for each in (ids.form, ids.begin, ids.length)))
+        # Where they stand in the records: that of ids may be elsewhere.
+        some = columns.over(RecordTable(*(each[rows] for each in columns.table)))
+        walked = self._walk.read(some)
+        (column,) = read_parts([self.to], some, walked)
+        old = OldIds(column.texts.form, column.texts.at, column.texts.length)
         new = new_ids(self.secret, ids.hash[rows], ids.fingerprint[rows])
         _rename(columns.data, columns.table, old, new, self._keeping(columns, rows), made)
         return made
@@ -172,7 +185,8 @@ class Renamer(CollisionEditor):
             none = np.full(rows.size, -1)
             return Keeping(none, none, self._member)
         # A value in which nothing else of the id stands need not be JSON: nothing is found in it then.
-        found = look_up(columns.data, columns.value[rows], columns.value_length[rows], self._pointers)
+        values = columns.value[rows], columns.value_length[rows]
+        found = look_up(columns.data, *values, self._pointers, rules=self.rules)
         (parent, member), start, length = found.kind, found.start[0], found.length[0]
         takes = (parent == JsonKind.OBJECT) & (member == JsonKind.MISSING)
         return Keeping(np.where(takes, start, -1), np.where(takes, start + length - 1, -1), self._member)

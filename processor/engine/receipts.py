@@ -7,7 +7,8 @@ that: ``seqmark.key`` = ``left out``. In mode watermark the value is::
     {"pipeline":"p","topic":"t","partition":3,"offset":|17|,"timestamp":|1|,"verdict":"late","mode":
     "watermark","sequence":|5|,"watermark":|9|,"epoch":|2|}
 
-``epoch`` is there where the definition has one. In mode insert-id::
+``epoch`` is there where the definition has one; without an order it is written as a part of an id. In mode
+insert-id::
 
     {"pipeline":"p","topic":"t","partition":3,"offset":|17|,"timestamp":|1|,"verdict":"duplicate","mode":
     "insert-id","id":|["a","1.0"]|,"owner":{"topic":"t","partition":3,"offset":|5|},"expires_at":|9|}
@@ -17,7 +18,7 @@ A collision leaves a note, which is written likewise, and says more behind its i
     ... "verdict":"collision","mode":"insert-id","id":|["a"],"fingerprint":"0123456789abcdef",
     "owner_fingerprint":"fedcba9876543210","action":"rename","new_id":"..."|,"owner":{...},"expires_at":|9|}
 
-Bloom filters without confirmation know neither who passed nor when the id expires: where there is no owner, it
+Bloom filters know neither who passed nor when the id expires: where there is no owner, it
 and all behind it is left out, but for the last brace; where a collision is not remembered, ``expires_at`` is.
 The owner of an id that a backfill has brought is ``{"backfill":"RUN"}``, which stands among the bytes.
 With ``route`` the partitions of records and owners are numbers as well (`processor.engine.repartition`).
@@ -129,10 +130,10 @@ class ReceiptGrounds(ABC):
     def numbers(self, columns: Columns, rows: NDArray[np.int64], partition_bits: int) -> NDArray[np.int64]:
         """Return int64[k, numbers] of the receipts of some rows."""
 
-    def lists(self, data: NDArray[np.uint8], rows: NDArray[np.int64], most_part_bytes: int) -> IdLists:
+    def lists(self, rows: NDArray[np.int64], most_part_bytes: int) -> IdLists:
         """Return the bytes of the receipts of some rows; a longer part of an id is cut to its digest."""
         del most_part_bytes
-        return IdLists(data[:0], *np.zeros((2, rows.size), np.int64))
+        return IdLists(np.zeros(0, np.uint8), *np.zeros((2, rows.size), np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +144,13 @@ class Grounds(ReceiptGrounds):
         sequence: int64[n].
         watermark: int64[n], as it stood before each record in its scope.
         epoch: int64[n], the records' own; None where the definition has none.
+        epoch_id: In its place where epochs have no order: each as an id of one part.
     """
 
     sequence: NDArray[np.int64]
     watermark: NDArray[np.int64]
     epoch: NDArray[np.int64] | None = None
+    epoch_id: Ids | None = None
 
     @staticmethod
     @override
@@ -161,7 +164,7 @@ class Grounds(ReceiptGrounds):
                 *epoch,
                 (b"}", _NOTHING),
             ]
-            for epoch in ([], [(b',"epoch":', 4)])
+            for epoch in ([], [(b',"epoch":', 4)], [(b',"epoch":', _BYTES)])
             for verdict in (Verdict.DUPLICATE, Verdict.LATE)
         ]
         return ReceiptText.of(kinds)
@@ -169,13 +172,20 @@ class Grounds(ReceiptGrounds):
     @override
     def kinds(self, rows: NDArray[np.int64]) -> NDArray[np.uint8]:
         late = (self.verdict[rows] != Verdict.DUPLICATE).view(np.uint8)
-        return late if self.epoch is None else late + np.uint8(2)
+        return late + np.uint8(4 if self.epoch_id is not None else 2 if self.epoch is not None else 0)
 
     @override
     def numbers(self, columns: Columns, rows: NDArray[np.int64], partition_bits: int) -> NDArray[np.int64]:
         epoch = () if self.epoch is None else (self.epoch,)
         given = columns.offset, columns.timestamp, self.sequence, self.watermark, *epoch
         return np.stack([column[rows] for column in given], axis=1)
+
+    @override
+    def lists(self, rows: NDArray[np.int64], most_part_bytes: int) -> IdLists:
+        if self.epoch_id is None:
+            return ReceiptGrounds.lists(self, rows, most_part_bytes)
+        listed = id_lists(self.epoch_id, rows, most_part_bytes)
+        return listed._replace(at=listed.at + 1, size=listed.size - 2)
 
 
 PASSING = frozenset({"pass", "tag", "rename"})
@@ -281,8 +291,8 @@ class IdGrounds(ReceiptGrounds):
         return np.stack((*own, columns.timestamp[rows], *owner, self.expires_ms[rows]), axis=1)
 
     @override
-    def lists(self, data: NDArray[np.uint8], rows: NDArray[np.int64], most_part_bytes: int) -> IdLists:
-        lists = id_lists(data, self.ids, rows, most_part_bytes)
+    def lists(self, rows: NDArray[np.int64], most_part_bytes: int) -> IdLists:
+        lists = id_lists(self.ids, rows, most_part_bytes)
         collided = np.flatnonzero(self.verdict[rows] == Verdict.COLLISION)
         if self.notes is not None and collided.size:
             lists = lists.longer(collided, self.notes.written(self.ids.fingerprint, rows[collided]))

@@ -9,8 +9,8 @@ On its way a record has one more header, behind its own::
 
     source ref    | offset in the source, 47 bits | source partition, 16 bits |
 
-All of it is 24 bytes, the last ones of the record, so it is found without looking at the others; builds before
-left the route word out. That is what is left of the hash's first word when it is divided by the number of
+All of it is 24 bytes, the last ones of the record, so it is found without looking at the others.
+The route word is what is left of the hash's first word when it is divided by the number of
 partitions, its low 16 bits: it says where the id would go in twice as many of them, or 2^16 times, which its
 row in the state is kept for. Integers are big-endian. A source ref
 is one number, so that owners of ids stay one number too. The partition stands below the offset: partitions that
@@ -46,9 +46,8 @@ MOST_OFFSET = (1 << (63 - PARTITION_BITS)) - 1
 HEADER_NAME = b"seqmark.from"
 _NAME = np.frombuffer(sized(HEADER_NAME), np.uint8).copy()
 _NAME_BYTES = _NAME.size
-_BARE, _WORDED = 8, 10
-"""Bytes of the header's value, without and with the route word."""
-HEADER_BYTES = _NAME_BYTES + 1 + _WORDED
+_VALUE_BYTES = 10
+HEADER_BYTES = _NAME_BYTES + 1 + _VALUE_BYTES
 MORE_BYTES = HEADER_BYTES + MAX_OVERHEAD_BYTES + 1
 """What `encode` can write beside a record's body: the header, what stands before the key, and a
 count of headers that grows by a byte."""
@@ -162,16 +161,16 @@ def encode(
         at = put_varint(out, at, count + 1)
         at = put_bytes(out, at, data, after, own)
         at = put_bytes(out, at, _NAME, 0, _NAME_BYTES)
-        at = put_varint(out, at, _WORDED)
+        at = put_varint(out, at, _VALUE_BYTES)
         at = put_be(out, at, source_ref[row], 8)
         at = put_be(out, at, np.uint64(word[row]), 2)
     return at
 
 
 @inlined
-def _bears(data, tail, size):  # type: ignore[no-untyped-def]  # inlined kernel
-    """Say whether our header begins at ``tail``, with a value of so many bytes."""
-    bears_name = data[tail + _NAME_BYTES] == 2 * size  # a varint
+def _bears(data, tail):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Say whether our header begins at ``tail``."""
+    bears_name = data[tail + _NAME_BYTES] == 2 * _VALUE_BYTES  # a varint
     for bears_j in range(_NAME_BYTES):
         bears_name &= data[tail + bears_j] == _NAME[bears_j]
     return bears_name
@@ -183,24 +182,17 @@ def take_off(data: NDArray[np.uint8], table: RecordTable) -> tuple[NDArray[np.in
 
     Returns:
         int64[k], source refs, up to the first record that has no such header as its last (k = n: all have),
-            from which on nothing is changed; uint16[k], route words, or uint16[0] where one of them has none.
+            from which on nothing is changed; uint16[k], route words.
     """
     body, end, key, value, headers = table.body, table.end, table.key, table.value, table.headers
     source_ref, word = np.empty(body.size, np.int64), np.empty(body.size, np.uint16)
-    worded = True
     for row in range(body.size):
         count, after = varint(data, headers[row], end[row], VARINT_BYTES)
-        size = _WORDED
-        tail = end[row] - _NAME_BYTES - 1 - size
-        if tail < after or not _bears(data, tail, size):
-            size = _BARE
-            tail = end[row] - _NAME_BYTES - 1 - size
-        if count < 1 or tail < after or not _bears(data, tail, size):
-            return source_ref[:row], word[:row] if worded else word[:0]
-        worded &= size == _WORDED
+        tail = end[row] - HEADER_BYTES
+        if count < 1 or tail < after or not _bears(data, tail):
+            return source_ref[:row], word[:row]
         source_ref[row] = np.int64(get_be(data, tail + _NAME_BYTES + 1, 8))
-        if worded:
-            word[row] = np.uint16(get_be(data, tail + _NAME_BYTES + 9, 2))
+        word[row] = np.uint16(get_be(data, tail + _NAME_BYTES + 9, 2))
         end[row] = tail
         # One header less may be counted in a byte less: what stands before the count moves up to it.
         more = after - headers[row] - varint_bytes(count - 1)
@@ -212,4 +204,4 @@ def take_off(data: NDArray[np.uint8], table: RecordTable) -> tuple[NDArray[np.in
             value[row] += more
             headers[row] += more
         put_varint(data, headers[row], count - 1)
-    return source_ref, word if worded else word[:0]
+    return source_ref, word

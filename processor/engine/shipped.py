@@ -21,7 +21,7 @@ from llvmlite.binding import get_host_cpu_features
 
 COMPILED = Path(__file__).parent / "compiled"
 _LEVEL_3 = "avx avx2 bmi bmi2 cx16 f16c fma lzcnt movbe popcnt sahf sse3 sse4.1 sse4.2 ssse3 xsave"
-"""Of the x86-64 psABI, by LLVM's names; all processors that have it multiply without carries, too."""
+"""Of the x86-64 psABI, by LLVM's names."""
 
 
 class Processor(NamedTuple):
@@ -30,7 +30,7 @@ class Processor(NamedTuple):
     name: str
     """LLVM's name."""
     more: str
-    """What it may use beyond that, as ``NUMBA_CPU_FEATURES`` has it."""
+    """What ``NUMBA_CPU_FEATURES`` has: never empty, or numba takes what this machine has."""
     features: frozenset[str]
     """What a machine needs to run them."""
 
@@ -42,7 +42,7 @@ class Processor(NamedTuple):
 
 _ARM = Processor("generic", "+crc", frozenset({"crc"}))
 _PROCESSORS = {
-    "x86_64": Processor("x86-64-v3", "+pclmul", frozenset(_LEVEL_3.split()) | {"pclmul"}),
+    "x86_64": Processor("x86-64-v3", "+sse4.2", frozenset(_LEVEL_3.split())),
     "aarch64": _ARM,
     "arm64": _ARM,
 }

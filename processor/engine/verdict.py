@@ -59,6 +59,8 @@ class Fault(IntEnum):
     OUT_OF_RANGE = 9
     SCOPE_TOO_LARGE = 10
     ID_COLLISION = 11
+    VALUE_MALFORMED = 12
+    """It lacks what has to stand before its JSON."""
 
     @property
     def code(self) -> str:

@@ -6,7 +6,8 @@ content of its originals; a record sent again is its original's bytes once more,
 
 Invariant: a copy stands behind its original in the same partition. In mode ``watermark`` the rules never let
 it pass: its sequence is not above the watermark, and inside a reorder window it was seen. With a reorder window
-some originals come too late for it; they are sent for the first time and do not pass. In mode ``insert-id``
+some originals come too late for it; they are sent for the first time and do not pass. Only where numbers
+wrap, or epochs have no order, a copy may come so late that it passes. In mode ``insert-id``
 every original passes that can be judged, and so does a copy whose id has expired, or that is not judged. With a
 fingerprint some originals have the id of an earlier one: they collide with it, and pass if the definition lets
 them. Copies are then written in other ways than their originals too, where that is no other content.
@@ -23,7 +24,7 @@ import numpy as np
 
 from processor.errors import ConfigError, Problem
 from processor.generator.click_context import ClickContext
-from processor.generator.content import CAMPAIGNS, MEMBERS, Clicks
+from processor.generator.content import MEMBERS, Clicks
 from processor.generator.ids import IdForm, IdMarks
 from processor.generator.layout import MOST_PLANTED, NONE_PLANTED, Layout, RecordKind, make_layout, shares
 from processor.generator.marks import FAULTS, Marks, Record
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from schemas.config import Dedup, InsertIdDedup
 
 __all__ = [
-    "CAMPAIGNS",
     "FAULTS",
     "HOUR_MS",
     "SCOPES",
@@ -64,6 +64,9 @@ SCOPES = 1_000
 
 # Copies of a partition that come at the very end of a window: ten that pass, and ten a millisecond too early.
 _EDGES = 20
+
+_FRAME = b"\0\0\0\0\1"
+"""Byte 0, and the id of a schema."""
 
 # A scope's number times partitions, as a user's number, has to fit 32 bits.
 _MOST_SCOPES = 100_000
@@ -128,6 +131,7 @@ class StreamPartition:
         marks: What they are judged by.
         judged: In mode ``insert-id`` what receipts have to say too; None in the other.
         resends: How copies are written; None: as their originals.
+        framed: Whether values stand behind the five bytes of a schema registry.
     """
 
     layout: Layout
@@ -136,6 +140,7 @@ class StreamPartition:
     marks: Marks
     judged: Judged | None = None
     resends: Resends | None = None
+    framed: bool = False
 
     def __len__(self) -> int:
         return int(self.layout.kind.size)
@@ -160,26 +165,15 @@ class StreamPartition:
         """int64[n], the records' timestamps, which are their event times."""
         return self.clicks.timestamp_ms[self.layout.original]
 
-    @property
-    def campaign(self) -> NDArray[np.uint8]:
-        """uint8[n], index into `CAMPAIGNS`: the advertisement that was followed."""
-        return self.clicks.campaign[self.layout.original]
-
-    @property
-    def user(self) -> NDArray[np.int32]:
-        """int32[n], who clicks: one number over all partitions."""
-        return self.clicks.user[self.layout.original]
-
-    @property
-    def cents(self) -> NDArray[np.int32]:
-        """int32[n], what was spent, in hundredths."""
-        return self.clicks.cents[self.layout.original]
-
     def records(self, start: int, stop: int) -> list[Record]:
         """Return records ``start`` to ``stop``."""
         rows = self.layout.original[start:stop]
         records = self.marks.records(rows, self.clicks.render(rows))
-        return records if self.resends is None else self.resends.written(records, start)
+        if self.resends is not None:
+            records = self.resends.written(records, start)
+        if self.framed:
+            records = [each._replace(value=each.value and _FRAME + each.value) for each in records]
+        return records
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +227,8 @@ def make_stream(dedup: Dedup, options: StreamOptions, key: str = "dedup") -> lis
         place = (partition, options.partitions)
         counts = (count, copies[partition], collisions[partition])
         part = _Part(content, marking, order, colliding, *counts, broken_rows, place, options)
-        partitions.append(_with_ids(form, part) if isinstance(form, IdForm) else _with_sequences(form, part))
+        made = _with_ids(form, part) if isinstance(form, IdForm) else _with_sequences(form, part)
+        partitions.append(replace(made, framed=dedup.framing == "registry"))
     return partitions
 
 
@@ -261,11 +256,10 @@ def _with_sequences(form: ScopeForm, part: _Part) -> StreamPartition:
         scope = draw_scopes(part.marking, part.originals, scopes)
         epochs, window = form.dedup.epoch is not None, form.dedup.reorder_window
         numbers = draw_numbers(part.marking, scope, epochs=epochs, window=window)
-        users = scope if form.dedup.scope == "key" else None
+        users = scope if form.keyed else None
     marks = ScopedMarks(form, numbers, part.place, part.broken)
     layout = make_layout(part.order, part.originals, part.copies)
-    passes = (layout.kind == RecordKind.FIRST) & marks.passes[layout.original]
-    return StreamPartition(layout, passes, part.clicks(users), marks)
+    return StreamPartition(layout, marks.passing(layout), part.clicks(users), marks)
 
 
 def _with_ids(form: IdForm, part: _Part) -> StreamPartition:

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-CAMPAIGNS = ("spring-sale", "newsletter", "search-ads", "retargeting", "affiliates", "podcast")
-PAGES = ("shoes", "jackets", "bikes", "tents", "lamps", "books", "coffee", "plants")
+_CAMPAIGNS = ("spring-sale", "newsletter", "search-ads", "retargeting", "affiliates", "podcast")
+_PAGES = ("shoes", "jackets", "bikes", "tents", "lamps", "books", "coffee", "plants")
 MEMBERS = ("event_id", "campaign", "user_id", "page", "amount")
 """The members of a click's value, but for its time, which is the record's."""
 _USERS_PER_PARTITION = 20_000
@@ -50,15 +50,15 @@ class Clicks:
         self._event = rng.integers(0, 2**63, count, np.int64)
         # Users of one partition meet no other: a topic keyed by user looks like this.
         user = np.minimum(rng.exponential(_USERS_PER_PARTITION / 8, count), _USERS_PER_PARTITION - 1)
-        self.user = (user.astype(np.int32) if users is None else users) * partitions + partition
-        self.campaign = rng.integers(0, len(CAMPAIGNS), count, np.uint8)
-        self._page = rng.integers(0, len(PAGES) * 1_000, count, np.int32)
+        self._user = (user.astype(np.int32) if users is None else users) * partitions + partition
+        self._campaign = rng.integers(0, len(_CAMPAIGNS), count, np.uint8)
+        self._page = rng.integers(0, len(_PAGES) * 1_000, count, np.int32)
         spent = rng.gamma(2.0, 3_000, count) * (rng.random(count) < _BUYERS_SHARE)
-        self.cents = spent.astype(np.int32)
+        self._cents = spent.astype(np.int32)
 
     def share(self, members: Collection[str], rows: NDArray[np.int32], with_: NDArray[np.int32]) -> None:
         """Give some originals what others have of these `MEMBERS`; the rest stays theirs."""
-        columns: tuple[NDArray[Any], ...] = self._event, self.campaign, self.user, self._page, self.cents
+        columns: tuple[NDArray[Any], ...] = self._event, self._campaign, self._user, self._page, self._cents
         for name, column in zip(MEMBERS, columns, strict=True):
             if name in members:
                 column[rows] = column[with_]
@@ -72,8 +72,8 @@ class Clicks:
                 b"u-%06d" % user,
                 (
                     f'{{"event_id":"{event:016x}","occurred_at":"{when}Z",'
-                    f'"campaign":"{CAMPAIGNS[campaign]}","user_id":"u-{user:06d}",'
-                    f'"page":"/{PAGES[page // 1_000]}/{page % 1_000:03d}",'
+                    f'"campaign":"{_CAMPAIGNS[campaign]}","user_id":"u-{user:06d}",'
+                    f'"page":"/{_PAGES[page // 1_000]}/{page % 1_000:03d}",'
                     f'"amount":"{cents // 100}.{cents % 100:02d}"}}'
                 ).encode(),
                 time,
@@ -81,10 +81,10 @@ class Clicks:
             for event, when, campaign, user, page, cents, time in zip(
                 self._event[rows].tolist(),
                 shown.tolist(),
-                self.campaign[rows].tolist(),
-                self.user[rows].tolist(),
+                self._campaign[rows].tolist(),
+                self._user[rows].tolist(),
                 self._page[rows].tolist(),
-                self.cents[rows].tolist(),
+                self._cents[rows].tolist(),
                 times.tolist(),
                 strict=True,
             )

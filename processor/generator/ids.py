@@ -29,7 +29,7 @@ from processor.errors import ConfigError, Problem
 from processor.generator.click_context import CONTEXT, TELLS_APART, ClickContext
 from processor.generator.marks import Break, MarkColumns, Marks
 from processor.generator.pointers import Fields
-from schemas.config import ContentId, HeaderId, KeyId, ValueId
+from schemas.config import AnyId, ColumnId, ContentId, HeaderId, KeyId, TextId, ValueId
 from schemas.events import ClickEvent
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from schemas.config import Fingerprint, InsertIdDedup
-    from schemas.config.dedup import IdPart
+    from schemas.config.dedup import PlainPart
 
 _MEMBERS = {f"/{name}": name for name in ClickEvent.model_fields}
 _TELLS_APART = "/event_id"
@@ -51,8 +51,8 @@ _OR_NONE = (
     ": no click has the id of another and other content for certain; change that, or write --collisions 0"
 )
 
-# What a string or a number is not, by the contract; a null is apart, for it may pass unjudged.
-_WRONG = (b"true", b'["17"]', b'{"id":"17"}')
+# What is no part of an id, by the contract; a null is apart, for it may pass unjudged.
+_WRONG = (b'["17"]', b'{"id":"17"}')
 
 
 class IdForm:
@@ -67,7 +67,7 @@ class IdForm:
 
     Attributes:
         filled: The parts that get a piece of the digits, in order.
-        strings: The pointer to the one of them that is never a number, if there is one.
+        strings: The pointers to those of them that are never a number.
         fields: Where those of them stand that are in the value, then the context's, then ``excluded``.
         excluded: What the fingerprint excludes of the value and is no part of the rest, as JSON pointers.
         counted: Headers that count for the fingerprint and are no part of the id.
@@ -84,22 +84,33 @@ class IdForm:
                 "not known before they are routed"
             )
             raise ConfigError([Problem(f"{key}.route", message)])
-        for number, part in enumerate(dedup.id):
-            if (first := dedup.id.index(part)) < number:
+        # Of several where the first that is there counts, it is the first.
+        self.parts: list[PlainPart] = [part.any[0] if isinstance(part, AnyId) else part for part in dedup.id]
+        for number, part in enumerate(self.parts):
+            if (first := self.parts.index(part)) < number:
                 raise ConfigError([Problem(f"{key}.id.{number}", f"is the same as id.{first}")])
-        self.filled: list[IdPart] = [part for part in dedup.id if isinstance(part, HeaderId) or _in_field(part)]
-        if not self.filled and not any(map(_tells_apart, dedup.id)):
-            self.filled = [part for part in dedup.id if isinstance(part, KeyId)]
+            if isinstance(part, ColumnId):
+                message = "is a column: generated values are clicks in JSON; a header or a field can be an id"
+                raise ConfigError([Problem(f"{key}.id.{number}", message)])
+        self.filled: list[PlainPart] = [
+            part for part in self.parts if isinstance(part, HeaderId) or _in_field(part)
+        ]
+        if not self.filled and not any(map(_tells_apart, self.parts)):
+            self.filled = [part for part in self.parts if isinstance(part, KeyId)]
             if not self.filled:
                 message = "is the same in many clicks; add a header, the key, a field of its own or /event_id"
                 raise ConfigError([Problem(f"{key}.id", message)])
         pointers = [
             (f"{key}.id.{number}.pointer", part.pointer)
-            for number, part in enumerate(dedup.id)
+            for number, part in enumerate(self.parts)
             if _in_field(part)
         ]
         # A new id takes the place of a string only.
         self.strings = {dedup.rename.to} if dedup.rename else set()
+        # A number and its text are one id there.
+        self.strings |= {
+            part.pointer for part in self.filled if _in_field(part) and part.normalise == "integer"
+        }
         self.cuts = 2 if len(self.filled) > 1 else 1
         self.spellings = 2 if {pointer for _, pointer in pointers} - self.strings else 1
         self.excluded: list[str] = []
@@ -108,8 +119,8 @@ class IdForm:
         if dedup.fingerprint is not None:
             pointers += self._count(dedup.fingerprint, key, pointers)
         self.fields = Fields(pointers)
-        self.members = {_MEMBERS[part.pointer] for part in dedup.id if _is_member(part)}
-        if any(isinstance(part, KeyId) and part not in self.filled for part in dedup.id):
+        self.members = {_MEMBERS[part.pointer] for part in self.parts if _is_member(part)}
+        if any(isinstance(part, KeyId) and part not in self.filled for part in self.parts):
             self.members.add("user_id")
         self.breaks = tuple(self._breaks())
 
@@ -117,11 +128,11 @@ class IdForm:
         self, told: Fingerprint, key: str, taken: Sequence[tuple[str, str]]
     ) -> Iterator[tuple[str, str]]:
         """Yield the pointers that stand in values where a fingerprint counts."""
-        named = {part.name for part in self.dedup.id if isinstance(part, HeaderId)}
+        named = {part.name for part in self.parts if isinstance(part, HeaderId)}
         self.counted = [name for name in dict.fromkeys(told.headers) if name not in named]
         self.excluded = _placeable(told.exclude, [*(pointer for _, pointer in taken), *CONTEXT])
         # Content that is an id is the same as it was written, or as its own pointers say.
-        whole = any(isinstance(part, ContentId) for part in self.dedup.id)
+        whole = any(isinstance(part, ContentId | TextId) for part in self.parts)
         self.rewritable = told.of == "value" and not whole
         yield from ((f"{key}.fingerprint", pointer) for pointer in CONTEXT)
         yield from ((f"{key}.fingerprint.exclude", pointer) for pointer in self.excluded)
@@ -134,8 +145,9 @@ class IdForm:
         """
         ids = [
             Problem(f"{key}.id.{number}", f"is the same in no two clicks{_OR_NONE}")
-            for number, part in enumerate(self.dedup.id)
-            if isinstance(part, ContentId) or (isinstance(part, ValueId) and part.pointer == "/occurred_at")
+            for number, part in enumerate(self.parts)
+            if isinstance(part, ContentId | TextId)
+            or (isinstance(part, ValueId) and part.pointer == "/occurred_at")
         ]
         excluded = [
             Problem(f"{key}.fingerprint.exclude.{number}", f"excludes what is never the same{_OR_NONE}")
@@ -150,36 +162,44 @@ class IdForm:
         yield from self._of_fingerprint()
 
     def _of_id(self) -> Iterator[Break]:
-        passes = self.dedup.on_missing == "pass"
         slot = 0
-        for part in self.dedup.id:
-            if isinstance(part, HeaderId):
-                yield Break("header_missing", part.name, passes=passes)
-                yield Break("header_malformed", part.name, passes=passes)
-            elif isinstance(part, KeyId):
-                yield Break("key_missing", passes=passes)
-            elif isinstance(part, ContentId):
-                yield Break("value_missing", passes=passes)
-                if part.of == "value":
-                    yield Break("value_not_json")
-            else:
-                member = _MEMBERS.get(part.pointer)
-                yield Break("value_missing", passes=passes)
+        for given, part in zip(self.dedup.id, self.parts, strict=True):
+            spare = isinstance(given, AnyId) and any(map(self._there, given.any[1:]))
+            # Where another part takes the place of one that is missing nothing is at fault.
+            yield from (each for each in self._of_part(part, slot) if not (spare and _is_missing(each)))
+            slot += _in_field(part)
+
+    def _there(self, part: PlainPart) -> bool:
+        """Return whether a part stands in generated records that lack others."""
+        return (not isinstance(part, HeaderId) and not _in_field(part)) or part in self.parts
+
+    def _of_part(self, part: PlainPart, slot: int) -> Iterator[Break]:
+        passes = self.dedup.on_missing == "pass"
+        if isinstance(part, HeaderId):
+            yield Break("header_missing", part.name, passes=passes)
+            yield Break("header_malformed", part.name, passes=passes)
+        elif isinstance(part, KeyId):
+            yield Break("key_missing", passes=passes)
+        elif isinstance(part, ValueId):
+            member = _MEMBERS.get(part.pointer)
+            yield Break("value_missing", passes=passes)
+            yield Break("value_not_json")
+            yield Break("field_missing", slot=slot, member=member, passes=passes)
+            yield Break("field_type", slot=slot, member=member, wrong=b"null", passes=passes)
+            for wrong in _WRONG:
+                yield Break("field_type", slot=slot, member=member, wrong=wrong)
+        else:
+            yield Break("value_missing", passes=passes)
+            if isinstance(part, ContentId) and part.of == "value":
                 yield Break("value_not_json")
-                yield Break("field_missing", slot=slot, member=member, passes=passes)
-                yield Break("field_type", slot=slot, member=member, wrong=b"null", passes=passes)
-                for wrong in _WRONG:
-                    yield Break("field_type", slot=slot, member=member, wrong=wrong)
-                if member is None:
-                    slot += 1
 
     def _of_fingerprint(self) -> Iterator[Break]:
         """Yield what is at fault for the fingerprint alone."""
         for name in self.counted:
             yield Break("header_malformed", name)
         if self.dedup.fingerprint is not None and self.dedup.fingerprint.of == "value":
-            parts = self.dedup.id
-            if not any(isinstance(part, ValueId | ContentId) for part in parts):
+            parts = self.parts
+            if not any(isinstance(part, ValueId | ContentId | TextId) for part in parts):
                 yield Break("value_missing")
             if not any(_is_parsed(part) for part in parts):
                 yield Break("value_not_json")
@@ -263,19 +283,26 @@ class IdMarks(Marks):
         return columns
 
 
-def _tells_apart(part: IdPart) -> bool:
+def _is_missing(how: Break) -> bool:
+    """Return whether a part is not there, or null."""
+    return how.code != "value_not_json" and how.wrong in {None, b"null"}
+
+
+def _tells_apart(part: PlainPart) -> bool:
     """Return whether a part has the member in which clicks differ."""
     if isinstance(part, ContentId):
         return _TELLS_APART not in part.exclude
+    if isinstance(part, TextId):
+        return True
     return isinstance(part, ValueId) and part.pointer == _TELLS_APART
 
 
-def _is_member(part: IdPart) -> TypeGuard[ValueId]:
+def _is_member(part: PlainPart) -> TypeGuard[ValueId]:
     """Return whether a part is a member that clicks have."""
     return isinstance(part, ValueId) and part.pointer in _MEMBERS
 
 
-def _is_parsed(part: IdPart) -> bool:
+def _is_parsed(part: PlainPart) -> bool:
     """Return whether the value has to be JSON for a part."""
     return isinstance(part, ValueId) or (isinstance(part, ContentId) and part.of == "value")
 
@@ -294,6 +321,6 @@ def _within(pointer: str, other: str) -> bool:
     return f"{pointer}/".startswith(f"{other}/")
 
 
-def _in_field(part: IdPart) -> TypeGuard[ValueId]:
+def _in_field(part: PlainPart) -> TypeGuard[ValueId]:
     """Return whether a part is a field of the value that clicks do not have."""
     return isinstance(part, ValueId) and part.pointer not in _MEMBERS

@@ -2,12 +2,13 @@
 
 Invariant: in each scope epochs never fall from one original to the next, and within an epoch no sequence occurs
 twice. So a copy, which stands behind its original, is a duplicate or late whatever lies between them, and only
-an original that comes further behind than the reorder window does not pass.
+an original that comes further behind than the reorder window does not pass. Where numbers wrap, or epochs have
+no order, what lies between decides: then the records are judged one by one (`RecountRules`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -34,6 +35,52 @@ _BEYOND_SHARE = 0.004
 _BEYOND_MOST = 20
 
 
+_REMEMBERED = 16
+"""Epochs without order that a scope has left, and knows."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecountRules:
+    """Rules under which a copy may pass that comes late enough.
+
+    Attributes:
+        window: Numbers below the watermark that are remembered.
+        wraps: Where numbers begin again; 0: nowhere.
+        changes: Whether epochs have no order.
+    """
+
+    window: int
+    wraps: int
+    changes: bool
+
+
+@dataclass(slots=True)
+class _Scope:
+    """Numbers are counted on where they wrap."""
+
+    epoch: int
+    mark: int
+    seen: set[int]
+    left: list[int] = field(default_factory=list)
+
+    def passes(self, number: int, epoch: int, rules: RecountRules) -> bool:
+        """Judge the next number."""
+        if epoch != self.epoch:
+            if epoch in self.left[-_REMEMBERED:] if rules.changes else epoch < self.epoch:
+                return False
+            self.left.append(self.epoch)
+            self.epoch, self.mark, self.seen = epoch, number, {number}
+            return True
+        if rules.wraps:
+            up = (number - self.mark) % rules.wraps
+            number = self.mark + (up if 2 * up <= rules.wraps else up - rules.wraps)
+        if number in self.seen or number < self.mark - rules.window:
+            return False
+        self.seen.add(number)
+        self.mark = max(self.mark, number)
+        return True
+
+
 @dataclass(frozen=True, slots=True)
 class Numbers:
     """Columns with a row per original, in the order in which they come.
@@ -47,6 +94,22 @@ class Numbers:
     scope: NDArray[np.int32]
     sequence: NDArray[np.int64]
     epoch: NDArray[np.int64]
+
+    def recount(
+        self, rows: NDArray[np.int32], judged: NDArray[np.bool_], rules: RecountRules
+    ) -> NDArray[np.bool_]:
+        """Return bool[n]: which of the records pass, copies too; ``rows`` has the original of each."""
+        scopes: dict[int, _Scope] = {}
+        passes = np.zeros(rows.size, np.bool_)
+        columns = (*(each[rows].tolist() for each in (self.scope, self.sequence, self.epoch)), judged.tolist())
+        for at, (name, number, epoch, good) in enumerate(zip(*columns, strict=True)):
+            if not good:
+                continue
+            if name in scopes:
+                passes[at] = scopes[name].passes(number, epoch, rules)
+            else:
+                scopes[name], passes[at] = _Scope(epoch, number, {number}), True
+        return passes
 
     def passes(self, judged: NDArray[np.bool_], window: int) -> NDArray[np.bool_]:
         """Return bool[n]: which pass by the rules of the contract; what cannot be judged leaves no trace."""

@@ -3,6 +3,7 @@
     pointer /meta/seq          {...the click..., "meta": {"seq": 17}}
     pointer /meta/counts/2     {...the click..., "meta": {"counts": [null, null, 17]}}
     pointer /a~1b              {...the click..., "a/b": 17}
+    pointer /data|/seq         {...the click..., "data": "a JSON text with seq"}
 
 The click's own members stay as they are, so a pointer may not begin with one of their names. A step that is a
 number makes an array where it is small and nothing else stands beside it; an object's member of that name
@@ -43,7 +44,18 @@ class Fields:
 
     def __init__(self, pointers: Sequence[tuple[str, str]]) -> None:
         tree: _Node = {}
-        for slot, (key, pointer) in enumerate(pointers):
+        inside: dict[str, list[int]] = {}
+        for slot, (_, pointer) in enumerate(pointers):
+            if "|/" in pointer:
+                inside.setdefault(pointer.partition("|/")[0], []).append(slot)
+        # The JSON of a string is a field of its own, behind all others.
+        self._inside = []
+        outside = [(*each, slot) for slot, each in enumerate(pointers) if "|/" not in each[1]]
+        for number, (head, slots) in enumerate(inside.items()):
+            outside.append((pointers[slots[0]][0], head, len(pointers) + number))
+            within = [(pointers[slot][0], "/" + pointers[slot][1].partition("|/")[2]) for slot in slots]
+            self._inside.append((slots, Fields(within)))
+        for key, pointer, slot in outside:
             taken = f"{pointer} and another pointer of this pipeline lead to or through the same field"
             _place(tree, _steps(key, pointer), slot, Problem(key, taken))
         written: list[bytes | int] = []
@@ -55,7 +67,9 @@ class Fields:
 
     def put(self, value: bytes, shown: Sequence[bytes]) -> bytes:
         """Return a click's ``value`` with ``shown``, one JSON text per pointer, where the pointers lead."""
-        return value[:-1] + self._text % tuple(shown[slot] for slot in self._slots)
+        inside = (fields.put(b'{"json":1}', [shown[slot] for slot in slots]) for slots, fields in self._inside)
+        every = [*shown, *(orjson.dumps(each.decode()) for each in inside)]
+        return value[:-1] + self._text % tuple(every[slot] for slot in self._slots)
 
 
 def _steps(key: str, pointer: str) -> list[str]:

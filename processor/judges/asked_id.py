@@ -2,7 +2,8 @@
 
 A part of an id is written as one word::
 
-    word              a string, or the bytes of a header or key; of a value's field also the number it reads as
+    word              a string, or the bytes of a header, key, column or text; of a value's field also the
+                      number or the boolean that it reads as
     json:TEXT         what JSON says: json:17 is the number, json:"17" the string
     "TEXT"            likewise, the string
     text:TEXT         this text, whatever it begins with
@@ -10,7 +11,7 @@ A part of an id is written as one word::
     content:DIGITS    a content's hash, 32 hexadecimal digits, as receipts show it
 
 Numbers and strings differ, and a number is its text as written: a word that reads as a number asks for both,
-and whoever answers says which of them it found.
+and whoever answers says which of them it found. What does not count of a part does not count of its word.
 """
 
 from __future__ import annotations
@@ -25,19 +26,28 @@ import numpy as np
 import orjson
 
 from processor.engine.bytes.siphash import words_of_key
-from processor.engine.extract.ids import NO_FINGERPRINT, ContentPart, Ids, IdTextForm, ValuePart, hash_ids
+from processor.engine.extract.ids import NO_FINGERPRINT, Ids, hash_ids
+from processor.engine.extract.normalise import IdTextForm, Normal, PartTexts, normalised
+from processor.engine.extract.parts import AnyPart, ContentPart, ValuePart
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from processor.engine.extract.ids import Part
+    from processor.engine.extract.parts import Part, PlainPart
 
 MOST_ALTERNATIVES = 16
 """Ids that a list of words may mean: four words that read as numbers."""
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?", re.ASCII)
-_FORMS = {IdTextForm.BYTES: "bytes", IdTextForm.STRING: "string", IdTextForm.NUMBER: "number"}
+_BOOLEANS = ("true", "false")
+_FORMS = {
+    IdTextForm.BYTES: "bytes",
+    IdTextForm.STRING: "string",
+    IdTextForm.NUMBER: "number",
+    IdTextForm.BOOLEAN: "boolean",
+}
+_IN_ANY = {IdTextForm.BYTES: IdTextForm.STRING}
 KINDS = frozenset({*_FORMS.values(), "content"})
 """What a part of an id can be."""
 
@@ -119,18 +129,45 @@ def hash_of(asked: AskedId, secret: bytes) -> NDArray[np.uint64]:
             content[0] = np.frombuffer(part.content, "<u8")
     out = np.zeros((1, 2), np.uint64)
     flags, lot = (np.zeros(1, np.uint8), np.zeros(1, np.bool_)), np.zeros(1, np.uint64)
-    ids = Ids(out, *flags, form, begin, length, content, NO_FINGERPRINT, lot)
-    hash_ids(data, ids, words_of_key(secret))
+    ids = Ids(out, *flags, form, begin, length, content, NO_FINGERPRINT, lot, data)
+    hash_ids(ids, words_of_key(secret))
     return out
 
 
 def _read(part: Part, word: str) -> list[AskedPart]:
+    if not isinstance(part, AnyPart):
+        return _plain(part, word)
+    found: list[AskedPart] = []
+    wrong: list[ValueError] = []
+    for each in part.parts:
+        try:
+            found += _plain(each, word)
+        except ValueError as error:
+            wrong.append(error)
+    if not found:
+        raise wrong[0]
+    # As they are judged: bytes beside JSON count as a string.
+    strings = (each._replace(form=_IN_ANY.get(each.form, each.form)) for each in found)
+    return list(dict.fromkeys(strings))
+
+
+def _plain(part: PlainPart, word: str) -> list[AskedPart]:
     if isinstance(part, ContentPart):
         kind, _, digits = word.partition(":")
         if kind != "content" or not re.fullmatch("[0-9a-f]{32}", digits):
             raise ValueError("a content is asked for as content: and the 32 hexadecimal digits of receipts")
         return [AskedPart(IdTextForm.CONTENT, bytes.fromhex(digits))]
-    return _field(word) if isinstance(part, ValuePart) else [_bytes(word)]
+    found = _field(word) if isinstance(part, ValuePart) else [_bytes(word)]
+    return list(dict.fromkeys(_normal(each, part.normal) for each in found))
+
+
+def _normal(part: AskedPart, how: Normal) -> AskedPart:
+    """Return a part in the one way in which it is written."""
+    if not how:
+        return part
+    data, form = np.frombuffer(part.content, np.uint8), np.array([part.form], np.uint8)
+    made = normalised(PartTexts(data, form, np.zeros(1, np.int64), np.array([data.size])), how)
+    return AskedPart(IdTextForm(int(made.form[0])), made.data[: made.length[0]].tobytes())
 
 
 def _field(word: str) -> list[AskedPart]:
@@ -142,7 +179,8 @@ def _field(word: str) -> list[AskedPart]:
     if len(word) > 1 and word.startswith('"') and word.endswith('"'):
         return [_json(word)]
     string = AskedPart(IdTextForm.STRING, _encoded(word))
-    return [string, AskedPart(IdTextForm.NUMBER, word.encode())] if _NUMBER.fullmatch(word) else [string]
+    form = IdTextForm.BOOLEAN if word in _BOOLEANS else IdTextForm.NUMBER if _NUMBER.fullmatch(word) else None
+    return [string] if form is None else [string, AskedPart(form, word.encode())]
 
 
 def _bytes(word: str) -> AskedPart:
@@ -158,12 +196,14 @@ def _bytes(word: str) -> AskedPart:
 def _json(text: str) -> AskedPart:
     if _NUMBER.fullmatch(text):
         return AskedPart(IdTextForm.NUMBER, text.encode())
+    if text in _BOOLEANS:
+        return AskedPart(IdTextForm.BOOLEAN, text.encode())
     try:
         found = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise ValueError(f"{text} is no JSON: {error}") from error
     if not isinstance(found, str):
-        raise ValueError(f"{text} is neither a JSON string nor a number")  # noqa: TRY004 - of what was typed
+        raise ValueError(f"{text} is neither a JSON string nor a number nor a boolean")  # noqa: TRY004 - of what was typed
     return AskedPart(IdTextForm.STRING, found.encode())
 
 

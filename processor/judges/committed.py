@@ -19,7 +19,7 @@ from processor.engine.ids.exact.hash_table import FLOOR, NEXT, STAGED
 from processor.engine.ids.exact.kernels import SUPERSEDES
 from processor.engine.ids.judgement import IdColumns
 from processor.engine.ids.page import BACKFILLED
-from processor.engine.watermark.scope_arrays import DIRTY, EPOCH, HEAD, seek
+from processor.engine.watermark.scope_arrays import DIRTY, EPOCH, HEAD, LEFT, seek
 from schemas.changelog.ids import id_page_key
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from processor.engine.ids.collisions import Collisions
     from processor.engine.ids.exact.index import ExactIndex
     from processor.engine.watermark.scope_table import ScopeTable
-    from processor.state.ids.runs import Runs
 
     Read = Callable[[Sequence[bytes]], list[bytes | None]]
 
@@ -40,7 +39,7 @@ class RememberedRecord(NamedTuple):
     """A record that has passed with an id, as the state remembers it.
 
     Attributes:
-        owner: What names the record: its offset, or its source ref; None: filters alone know the id.
+        owner: What names the record: its offset, or its source ref; None: filters know the id.
         reading_ms: The partition's clock when the id was last remembered; None likewise.
     """
 
@@ -53,7 +52,7 @@ class ScopeMark(NamedTuple):
 
     Attributes:
         sequence: The watermark.
-        epoch: None where the definition has none.
+        epoch: None where the definition has none, or its epochs have no order.
         committed: Whether the open transaction has not changed it.
     """
 
@@ -98,22 +97,10 @@ def _replaced(index: ExactIndex, hashes: NDArray[np.uint64]) -> NDArray[np.int64
     return replaced
 
 
-def in_runs(
-    window: BloomWindow, runs: Runs, hashes: NDArray[np.uint64], clock_ms: int, read: Read
-) -> list[RememberedRecord]:
-    """Return what Bloom filters, and where they are confirmed the ids, say of an id, uint64[1, 2].
-
-    Raises:
-        UnreadableBlockError: A page is not as it must be.
-    """
-    if not window.confirm:
-        (hit,) = window.look_up(_asked(hashes, clock_ms))
-        return [] if hit == NOWHERE else [RememberedRecord(None, None)]
-    for bucket in sorted({each.bucket for each in window.filters}, reverse=True):
-        found = runs.look_up(np.array([bucket], np.int64), hashes, read)
-        if found.known[0]:
-            return [RememberedRecord(int(found.owner[0]), int(found.reading_ms[0]))]
-    return []
+def in_filters(window: BloomWindow, hashes: NDArray[np.uint64], clock_ms: int) -> list[RememberedRecord]:
+    """Return what Bloom filters say of an id, uint64[1, 2]."""
+    (hit,) = window.look_up(_asked(hashes, clock_ms))
+    return [] if hit == NOWHERE else [RememberedRecord(None, None)]
 
 
 def in_variants(collisions: Collisions | None, hashes: NDArray[np.uint64]) -> list[RememberedRecord]:
@@ -163,7 +150,7 @@ def in_scopes(table: ScopeTable, scope: bytes) -> ScopeMark | None:
             continue
         word = int(seek(words, slots, tag, data, 0, data.size, int(layout[HEAD]))[0])
         if word >= 0:
-            epoch = int(words[word + layout[EPOCH]]) if layout[EPOCH] else None
+            epoch = int(words[word + layout[EPOCH]]) if layout[EPOCH] and not layout[LEFT] else None
             return ScopeMark(int(words[word + 1]), epoch, not int(words[word]) & DIRTY)
     return None
 

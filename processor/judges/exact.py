@@ -152,8 +152,8 @@ class ExactIds(IdJudge):
         self.undo()
         return None
 
+    @override
     def undo(self) -> None:
-        """Forget what was judged since it was last taken as committed."""
         self._index.drop()
         self._clock_ms = self.log.clock_ms
         self._judged = 0

@@ -19,8 +19,20 @@ from typing_extensions import override
 
 from processor.engine.batch.columns import HEADER_BYTES
 from processor.engine.collision_edits import Renamer, Tagger
+from processor.engine.extract import json_matches
 from processor.engine.extract.fingerprint import FingerprintOf
-from processor.engine.extract.ids import ContentPart, HeaderPart, IdExtractor, KeyPart, ValuePart
+from processor.engine.extract.ids import IdExtractor
+from processor.engine.extract.json_matches import JsonRules
+from processor.engine.extract.normalise import Normal
+from processor.engine.extract.parts import (
+    AnyPart,
+    ColumnPart,
+    ContentPart,
+    HeaderPart,
+    KeyPart,
+    TextPart,
+    ValuePart,
+)
 from processor.engine.extract.value_walk import ContentOf
 from processor.engine.ids import clock
 from processor.engine.ids.block import IdRows, encode, ids_within
@@ -35,11 +47,12 @@ from processor.judges.asked_id import hash_of
 from processor.judges.committed import in_variants, living
 from processor.judges.escapes.sampler import IdSampler
 from processor.judges.judge import ClockStats, Evidence, Judge
+from processor.judges.redriving import LimitedClock
 from processor.state.kv.store import CorruptStoreError, StoreError
 from processor.wire.encode import plain_batch
 from schemas.changelog.clock import ClockTrace
 from schemas.changelog.ids import SECRET_BYTES, id_block_key
-from schemas.config.dedup import ContentId, HeaderId, KeyId, ValueId
+from schemas.config.dedup import AnyId, ColumnId, ContentId, HeaderId, KeyId, TextId, ValueId
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -48,7 +61,8 @@ if TYPE_CHECKING:
 
     from processor.engine.batch.columns import Columns
     from processor.engine.collision_edits import CollisionEditor
-    from processor.engine.extract.ids import Ids, Part
+    from processor.engine.extract.ids import Ids
+    from processor.engine.extract.parts import Part, PlainPart
     from processor.engine.ids.clock import PartitionClock
     from processor.engine.ids.collisions import Fingerprints
     from processor.engine.ids.judgement import IdJudgement
@@ -56,11 +70,13 @@ if TYPE_CHECKING:
     from processor.judges.asked_id import AskedId
     from processor.judges.committed import RememberedRecord
     from processor.judges.escapes.gauge import EscapeGauge
+    from processor.judges.redriving import Redriving
     from processor.state.ids.id_log import IdLog
     from processor.state.table import Table
     from processor.wire.encode import EncodedBatch
     from schemas.config import InsertIdDedup
-    from schemas.config.dedup import IdPart
+    from schemas.config.dedup import Dedup, IdPart
+    from schemas.config.dedup import PlainPart as PlainId
 
 log = logging.getLogger(__name__)
 
@@ -177,10 +193,12 @@ class IdJudge(Judge[IdEvidence]):
         readings = self._reader.read(self._clock_ms, evidence.offset, evidence.timestamp, evidence.fault)
         judged = self._decided(IdColumns.of(ids, owner, readings.reading_ms, evidence.route), prints)
         # A record that is its own duplicate is a replay, and passes: that must not happen, and would lose it.
+        # One that stood in quarantine may be: a reset has judged it since, by other rules.
         verdict = judged.verdict
         replayed = judged.owner == owner
         if replayed.any():
-            log.error("%s records are duplicates of themselves and pass", np.count_nonzero(replayed))
+            if not isinstance(self._reader, LimitedClock):
+                log.error("%s records are duplicates of themselves and pass", np.count_nonzero(replayed))
             verdict[replayed] = Verdict.PASS
         self._clock_ms = readings.clock_ms
         self._behind += readings.late
@@ -190,6 +208,20 @@ class IdJudge(Judge[IdEvidence]):
         if self._sampler is not None:
             self._sampler.saw(ids, verdict, readings.reading_ms)
         return IdGrounds(verdict, ids, judged.owner, judged.expires_ms, notes, self.log.backfill)
+
+    @override
+    def judge_again(self, evidence: IdEvidence, redriving: Redriving) -> IdGrounds:
+        # They are owned by their own offsets, and read the clock where they come in now.
+        evidence.offset = np.full(evidence.owner.size, redriving.position)
+        reader, self._reader = self._reader, LimitedClock(redriving.limit_ms, self._dedup.time == "arrival")
+        try:
+            return self.judge(evidence)
+        finally:
+            self._reader = reader
+
+    @override
+    def limit_ms(self) -> int:
+        return self._clock.limit_ms
 
     def _settle(self, evidence: IdEvidence, verdict: NDArray[np.uint8], prints: Fingerprints) -> CollisionNotes:
         """Give collisions that go into quarantine their codes; return what is noted of all."""
@@ -219,7 +251,8 @@ class IdJudge(Judge[IdEvidence]):
         parts = parts_of(self._dedup)
         name = rename.to.removeprefix("header:").encode()
         to = HeaderPart(name) if rename.to.startswith("header:") else ValuePart(rename.to, only_text=True)
-        return Renamer(parts, to, None if rename.keep == "header" else rename.keep, self.log.secret)
+        keep = None if rename.keep == "header" else rename.keep
+        return Renamer(parts, to, keep, self.log.secret, json_rules_of(self._dedup))
 
     @abstractmethod
     def _decided(self, records: IdColumns, prints: Fingerprints | None) -> IdJudgement:
@@ -332,8 +365,16 @@ def make_id_extractor(dedup: InsertIdDedup, key: bytes) -> IdExtractor:
     if counted is not None:
         content = ContentOf(tuple(counted.exclude), counted.of == "bytes")
         of = FingerprintOf(content, tuple(name.encode() for name in counted.headers))
-    parts = parts_of(dedup)
-    return IdExtractor(parts, key, pass_missing=dedup.on_missing == "pass", fingerprint_of=of)
+    parts, passes = parts_of(dedup), dedup.on_missing == "pass"
+    return IdExtractor(parts, key, pass_missing=passes, fingerprint_of=of, rules=json_rules_of(dedup))
+
+
+_FRAMINGS = {"none": json_matches.NONE, "auto": json_matches.AUTO, "registry": json_matches.REGISTRY}
+
+
+def json_rules_of(dedup: Dedup) -> JsonRules:
+    """Return how the values of a pipeline are read."""
+    return JsonRules(dedup.json_ == "lenient", _FRAMINGS[dedup.framing])
 
 
 def evidence_of(extractor: IdExtractor, columns: Columns, *, kept: bool) -> IdEvidence:
@@ -346,16 +387,33 @@ def evidence_of(extractor: IdExtractor, columns: Columns, *, kept: bool) -> IdEv
 def parts_of(dedup: InsertIdDedup) -> list[Part]:
     """Return the parts of an id; the one that may be given anew has to be text."""
     anew = None if dedup.rename is None else dedup.rename.to
-    return [_part(each, anew) for each in dedup.id]
+    return [part_of(each, anew) for each in dedup.id]
 
 
-def _part(part: IdPart, anew: str | None) -> Part:
+def part_of(part: IdPart, anew: str | None = None) -> Part:
+    """Return what reads a part of the config; ``anew``: the pointer to the one that may be given anew."""
+    if isinstance(part, AnyId):
+        return AnyPart(tuple(_part(each, None, each_normal(each) or part.normalise) for each in part.any))
+    return _part(part, anew, each_normal(part))
+
+
+def each_normal(part: IdPart) -> str | None:
+    """Return what of a part does not count, as the config says it."""
+    return None if isinstance(part, ContentId) else part.normalise
+
+
+def _part(part: PlainId, anew: str | None, how: str | None) -> PlainPart:
+    normal = Normal[how.upper()] if how else Normal.NONE
     match part:
         case HeaderId():
-            return HeaderPart(part.name.encode())
+            return HeaderPart(part.name.encode(), normal)
         case KeyId():
-            return KeyPart()
+            return KeyPart(normal)
         case ValueId():
-            return ValuePart(part.pointer, only_text=part.pointer == anew)
+            return ValuePart(part.pointer, part.pointer == anew and not normal, normal)
+        case ColumnId():
+            return ColumnPart(part.number, part.separator.encode(), normal)
+        case TextId():
+            return TextPart(normal)
         case ContentId():
             return ContentPart(ContentOf(tuple(part.exclude), part.of == "bytes"))

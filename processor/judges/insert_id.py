@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from processor.judges.ids import IdJudge
 
 _ID = {"from": "header", "name": "id"}
+_ANY: dict[str, Any] = {"any": [{"from": "value", "pointer": "/s|/n"}, _ID]}
 _IDS: dict[str, Any] = {"mode": "insert-id", "window": "1h", "id": [_ID]}
 _BLOOM: dict[str, Any] = {"expected_per_bucket": 20_000, "bucket": "1h"}
 _RENAMED: dict[str, Any] = {"on_collision": "rename", "rename": {"to": "header:id", "keep": "/id"}}
@@ -35,15 +36,19 @@ class InsertIdMode(Mode[InsertIdDedup]):
         {**_IDS, "refresh": True, "id": [_ID, {"from": "key"}, {"from": "value", "pointer": "/n"}]},
         {**_IDS, "route": "by-id", "id": [_ID, {"from": "content", "of": "bytes"}]},
         {**_IDS, "backend": "bloom", "bloom": _BLOOM, "id": [_ID, {"from": "content", "exclude": ["/more"]}]},
-        {**_IDS, "backend": "bloom", "bloom": {**_BLOOM, "confirm": False}},
         {**_IDS, **_RENAMED, "fingerprint": {"headers": ["n"]}},
-        {**_IDS, "backend": "bloom", "bloom": _BLOOM, "fingerprint": {"of": "bytes"}, "on_collision": "tag"},
+        {**_IDS, "fingerprint": {"of": "bytes"}, "on_collision": "tag"},
+        {
+            **_IDS,
+            "id": [{"any": [{"from": "value", "pointer": "/s|/n"}, _ID]}, {"from": "column", "number": 1}],
+        },
+        {**_IDS, "id": [{"from": "text", "normalise": "lower"}]},
     ]
 
     def __init__(self, dedup: InsertIdDedup, pipeline: str) -> None:
         super().__init__(dedup, pipeline)
         self._bloom = dedup.backend == "bloom"
-        self.dates_renewals = not (self._bloom and dedup.refresh) or dedup.bloom_options.confirm
+        self.dates_renewals = not (self._bloom and dedup.refresh)
 
     @override
     def judge(self, now_ms: Callable[[], int] = worker_clock_ms) -> IdJudge:
@@ -60,10 +65,10 @@ class InsertIdMode(Mode[InsertIdDedup]):
     def meaning(self) -> dict[str, Any]:
         fields = super().meaning()
         if self._bloom:
-            # As it is meant, however much of it is written down.
+            # As it is meant, however much of it is written down; never as confirmed filters, which
+            # they were by default: their state is not taken over by what drops new records.
             options = self._dedup.bloom_options.model_dump(mode="json", exclude_defaults=True)
-            fields.pop("bloom", None)
-            fields |= {"bloom": options} if options else {}
+            fields["bloom"] = {"confirm": False, **options}
         return fields
 
     @override

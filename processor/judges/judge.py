@@ -19,7 +19,7 @@ from processor.engine.verdict import Fault
 from processor.state.state_log import NO_BULK, StateLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
     from typing import Self
 
     import numpy as np
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from processor.engine.receipts import ReceiptGrounds
     from processor.judges.asked_id import AskedId
     from processor.judges.committed import RememberedRecord, ScopeMark
+    from processor.judges.dropped import ComparedDrops, PassedContents
     from processor.judges.escapes.gauge import EscapeGauge
+    from processor.judges.redriving import Redriving
     from processor.state.table import Table
     from processor.wire.encode import EncodedBatch
 
@@ -134,6 +136,28 @@ class Judge(ABC, Generic[E]):
         evidence.fault[too_large] = Fault.TOO_LARGE
         self.judge(evidence)
 
+    def judge_again(self, evidence: E, redriving: Redriving) -> ReceiptGrounds:
+        """Judge records that stood in quarantine as if they came now, and stage the state.
+
+        ``evidence`` is of records under their source offsets, which are below those that were judged, and may
+        fall. None has a fault.
+        """
+        del redriving
+        return self.judge(evidence)
+
+    def numbers(self, evidence: E) -> Sequence[Hashable]:
+        """Return what each record is known by for `Redriving`; none where the state knows what has passed."""
+        del evidence
+        return ()
+
+    def limit_ms(self) -> int:
+        """Return how far ahead a record could move the partition's clock now; 0: the mode has none."""
+        return 0
+
+    def undo(self) -> None:
+        """Forget what was judged since it was last taken as committed; only where records can collide."""
+        raise NotImplementedError
+
     def changes(self) -> dict[bytes, bytes | None]:
         """Return what is staged beyond the last `committed`, as changelog keys and values."""
         return {}
@@ -150,6 +174,14 @@ class Judge(ABC, Generic[E]):
     def sample_for(self, gauge: EscapeGauge, partition: int) -> None:
         """Have a gauge draw a sample of what is judged; a mode without ids lets nothing escape."""
         del gauge, partition
+
+    def compare_drops(self, passed: PassedContents, partition: int) -> None:
+        """Have a sample of what is dropped from now on compared with what passed; ids do not go back."""
+        del passed, partition
+
+    def take_compared(self) -> ComparedDrops | None:
+        """Return what that has found since the last call; None: nobody compares."""
+        return None
 
     def restate(self) -> None:
         """Stage the whole state, whether it has changed or not: what is written next is all there is."""

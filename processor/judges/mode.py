@@ -72,7 +72,8 @@ class Mode(ABC, Generic[D]):
 
     def judged_by(self) -> list[str]:
         """Return the keys of ``dedup`` that the stored state is bound to."""
-        return [key for key in type(self._dedup).model_fields if key not in self.free_keys]
+        fields = type(self._dedup).model_fields.items()
+        return [field.alias or name for name, field in fields if name not in self.free_keys]
 
     def definition(self) -> bytes:
         """Return 16 bytes that change when the meaning of the stored state changes."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from processor.errors import RebuildError
 from processor.kafka.client import Client, KafkaCode, KafkaError, TopicPartition, by_topic, error_name
+from processor.kafka.protocol.codes import Reaction, Request, hint, reaction
 from processor.kafka.protocol.internals import FetchRequest, IncompatibleBrokerVersion
 from processor.kafka.protocol.requests import FetchByIdRequest, LocalStartRequest
 from processor.wire.decode import Chunk
@@ -46,7 +47,6 @@ CALM_S = 5.0
 """After so long without trouble the next one begins with a short pause again."""
 
 _OTHER_ID = {KafkaCode.UNKNOWN_TOPIC_ID, KafkaCode.INCONSISTENT_TOPIC_ID}
-_RETRY_SILENTLY = {KafkaCode.OFFSET_NOT_AVAILABLE, KafkaCode.REPLICA_NOT_AVAILABLE}
 
 
 class OutOfRangeError(Exception):
@@ -293,13 +293,15 @@ class Fetcher:
 
 def _failure(tp: TopicPartition, code: int, position: int) -> OutOfRangeError | RebuildError | None:
     """Return the error that the caller has to handle; None: ask again, maybe another broker."""
-    if code == KafkaCode.OFFSET_OUT_OF_RANGE:
-        return OutOfRangeError(tp, position)
-    if code == KafkaCode.UNKNOWN_TOPIC_OR_PARTITION or code in _OTHER_ID:
-        # It may come back as another topic of the same name: the slot is opened again, which looks.
-        return RebuildError("source", f"{tp.topic}:{tp.partition}: {error_name(code)}")
-    if code == KafkaCode.TOPIC_AUTHORIZATION_FAILED:
-        return RebuildError("topics", f"cannot read {tp.topic}: grant this principal READ on it")
-    if code not in _RETRY_SILENTLY:
-        log.warning("fetch of %s:%s at %s failed: %s", tp.topic, tp.partition, position, error_name(code))
+    match reaction(Request.FETCH, code):
+        case Reaction.OUT_OF_RANGE:
+            return OutOfRangeError(tp, position)
+        case Reaction.REOPEN:
+            return RebuildError("source", f"{tp.topic}:{tp.partition}: {error_name(code)}")
+        case Reaction.REBUILD:
+            return RebuildError("topics", f"cannot read {tp.topic}: {hint(Request.FETCH, code)}")
+        case Reaction.RETRY:
+            log.warning("fetch of %s:%s at %s failed: %s", tp.topic, tp.partition, position, error_name(code))
+        case _:
+            pass  # it is there in a moment
     return None

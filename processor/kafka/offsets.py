@@ -80,6 +80,28 @@ async def offsets_at(
     return {tp: offset if offset >= 0 else None for tp, offset in found.items()}
 
 
+async def spans_since(
+    client: Client, topic: str, since_ms: int | None
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Return from which offset to before which a topic's partitions hold what was committed since a time.
+
+    Args:
+        client: Knows the topic.
+        topic: Its name.
+        since_ms: From the first record with at least this timestamp on; None: all that is retained.
+
+    Raises:
+        RebuildError: No answer within the deadline.
+    """
+    partitions = [TopicPartition(topic, number) for number in sorted(client.partitions(topic))]
+    now = await bounds(client, partitions)
+    begins = {tp: each.start for tp, each in now.items()}
+    if since_ms is not None:
+        for tp, at in (await offsets_at(client, partitions, since_ms)).items():
+            begins[tp] = now[tp].stable if at is None else max(at, now[tp].start)
+    return {tp: (begins[tp], now[tp].stable) for tp in partitions}
+
+
 async def _list(
     client: Client, wanted: list[TopicPartition], when: int, isolation: int, deadline_s: float
 ) -> dict[TopicPartition, int]:

@@ -194,6 +194,21 @@ class PartitionReader:
         return await asyncio.to_thread(next, opened, None) if self._ahead else next(opened, None)
 
 
+async def first_record(reader: PartitionReader, start: int, stop: int) -> int | None:
+    """Return the offset of the first committed record from ``start`` to before ``stop``; None: there is none.
+
+    Markers and what was aborted take offsets, too.
+
+    Raises:
+        StopError, RebuildError: As `PartitionReader.pieces`.
+    """
+    async with aclosing(reader.columns(start, stop)) as pieces:
+        async for columns, _ in pieces:
+            if len(columns):
+                return int(columns.offset[0])
+    return None
+
+
 class _OnlyCopy(StopReading):
     """Stops at a damaged batch, for nothing else knows what it said; rebuilds where records were deleted."""
 

@@ -15,6 +15,7 @@ from processor.engine.batch.columns import BASE_OFFSET, BATCH_COLUMNS, CRC
 from processor.engine.batch.scan import walk
 from processor.errors import RebuildError, StopError
 from processor.kafka.fetch import Fetcher, OutOfRangeError
+from processor.kafka.offsets import bounds
 from schemas.changelog.position import NO_BATCH
 
 if TYPE_CHECKING:
@@ -30,14 +31,17 @@ async def check_same_source(
 ) -> None:
     """Compare the source with what the state remembers of it.
 
-    Of a compacted topic CRCs say nothing: the cleaner rewrites batches.
+    Of a compacted topic CRCs say nothing: the cleaner rewrites batches. ``limits`` may be older than the state.
 
     Raises:
         StopError: It is another topic by the same name, or has lost its end.
-        RebuildError: The batch cannot be fetched.
+        RebuildError: The batch cannot be fetched, or no leader answers.
     """
     name = f"{tp.topic}:{tp.partition}"
     advice = "See 'A source made anew' in docs/operations.md."
+    if position.next_offset > limits.end:
+        # Who halts between the two looks finds a state that another owner has brought further since the first.
+        limits = (await bounds(client, [tp]))[tp]
     if position.next_offset > limits.end:
         raise StopError(
             f"{name} ends at {limits.end}, but {position.next_offset} has been read already: the topic "

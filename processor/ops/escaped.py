@@ -1,15 +1,15 @@
 """Shows how many duplicates have escaped, as the escape gauge estimates it, to Prometheus and to people.
 
 Pure numbers come in, one `EscapeReport` per pipeline of mode ``insert-id``; series are made when somebody
-asks. All are since the worker's start, and of what this worker has judged:
+asks. All are since the worker's start, and of copies of records that this worker has judged, too: there can be
+more.
 
     seqmark_escaped_duplicates{pipeline, reason}                about how many
-    seqmark_escaped_duplicates_lower, .._upper                  the ends of its interval of 95 %
+    seqmark_escaped_duplicates_lower{pipeline, reason}          how many at least
     seqmark_escaped_duplicates_gap_windows{pipeline, reason}    histogram: how many windows after
     seqmark_escape_window_seconds{pipeline}                     a window that would catch 95 % of those
     seqmark_escape_sample_ratio{pipeline}                       the share of ids in the sample now
     seqmark_escape_sample_bytes{pipeline}                       what the sample takes
-    seqmark_escape_sample_shared{pipeline}                      1: workers see each other's sample
     seqmark_escape_gauge_failures_total{pipeline}               why it has switched itself off is in the log
 
 Reasons: ``window``, the id had passed in this partition a window ago or more, so a longer window would have
@@ -57,7 +57,6 @@ class EscapedCount:
     """In the sample."""
     estimate: float = 0.0
     lower: float = 0.0
-    upper: float = 0.0
     gap_windows: tuple[tuple[float, float], ...] = tuple((gap, 0.0) for gap in BUCKETS)
     """How many (estimated) came at most so many windows after."""
     gap_sum_windows: float = 0.0
@@ -78,7 +77,6 @@ class EscapeReport:
     )
     sample_ratio: float = 1.0
     sample_bytes: int = 0
-    shared: bool = False
     failures: int = 0
     off: bool = False
     """Whether it has switched itself off."""
@@ -97,7 +95,7 @@ class EscapeReport:
     def fields(self) -> dict[str, Any]:
         """Return the same for programs."""
         counts = {
-            str(reason): {"estimate": count.estimate, "lower": count.lower, "upper": count.upper}
+            str(reason): {"estimate": count.estimate, "lower": count.lower}
             for reason, count in self.counts.items()
         }
         return {"escaped": {**counts, "window_s": self.window_to_catch_s}}
@@ -108,7 +106,7 @@ class EscapeReport:
         for reason, count in self.counts.items():
             if not count.seen:
                 continue
-            many = _between(count)
+            many = _many(count)
             ends = dict.fromkeys((_number(count.first_windows), _number(count.last_windows)))
             gaps = f"{' to '.join(ends)} windows"
             if reason is EscapeReason.WINDOW:
@@ -125,12 +123,11 @@ class EscapeReport:
         return said
 
 
-def _between(count: EscapedCount) -> str:
-    low, high = math.floor(count.lower), math.ceil(count.upper)
-    if low == high:
-        return f"{low:,} duplicate{'' if low == 1 else 's'}"
-    # The upper end allows for ids of which none was drawn, and may be far from what is likely.
-    return f"about {round(count.estimate):,} duplicates ({low:,} to {high:,})"
+def _many(count: EscapedCount) -> str:
+    low = math.floor(count.lower)
+    if count.lower == count.estimate:
+        return f"at least {low:,} duplicate{'' if low == 1 else 's'}"
+    return f"about {round(count.estimate):,} duplicates (at least {low:,})"
 
 
 def _number(windows: float) -> str:
@@ -169,19 +166,22 @@ class EscapeMetrics(Collector):
 
 def _counts(reports: Mapping[str, EscapeReport]) -> Iterator[Metric]:
     labels = ("pipeline", "reason")
-    about = "Duplicates that passed since the worker's start, as a sample of ids says"
-    number = GaugeMetricFamily("seqmark_escaped_duplicates", f"{about}, by what let them pass.", labels=labels)
-    lower = GaugeMetricFamily(
-        "seqmark_escaped_duplicates_lower", "At least so many, with 97.5 % confidence.", labels=labels
+    number = GaugeMetricFamily(
+        "seqmark_escaped_duplicates",
+        "Duplicates that passed, by what let them, as a sample of ids says: copies of records that this worker "
+        "has judged, too, since its start. There can be more.",
+        labels=labels,
     )
-    upper = GaugeMetricFamily(
-        "seqmark_escaped_duplicates_upper", "At most so many, with 97.5 % confidence.", labels=labels
+    lower = GaugeMetricFamily(
+        "seqmark_escaped_duplicates_lower",
+        "At least so many of them, with 97.5 % confidence; all are counted where it is equal.",
+        labels=labels,
     )
     for pipeline, report in reports.items():
         for reason, count in report.counts.items():
-            for family, value in (number, count.estimate), (lower, count.lower), (upper, count.upper):
+            for family, value in (number, count.estimate), (lower, count.lower):
                 family.add_metric((pipeline, str(reason)), value)
-    yield from (number, lower, upper)
+    yield from (number, lower)
 
 
 def _gaps(reports: Mapping[str, EscapeReport]) -> Metric:
@@ -212,11 +212,6 @@ def _sample(reports: Mapping[str, EscapeReport]) -> Iterator[Metric]:
     size = GaugeMetricFamily(
         "seqmark_escape_sample_bytes", "Memory of the escape gauge's sample of ids.", labels=labels
     )
-    shared = GaugeMetricFamily(
-        "seqmark_escape_sample_shared",
-        "1 while workers tell each other their samples, by the internal topic; 0: each knows its own.",
-        labels=labels,
-    )
     failures = CounterMetricFamily(
         "seqmark_escape_gauge_failures",
         "Failures of the escape gauge; it goes on, or is off, and nothing else is.",
@@ -227,6 +222,5 @@ def _sample(reports: Mapping[str, EscapeReport]) -> Iterator[Metric]:
             window.add_metric((pipeline,), seconds)
         ratio.add_metric((pipeline,), 0.0 if report.off else report.sample_ratio)
         size.add_metric((pipeline,), report.sample_bytes)
-        shared.add_metric((pipeline,), float(report.shared))
         failures.add_metric((pipeline,), report.failures)
-    yield from (window, ratio, size, shared, failures)
+    yield from (window, ratio, size, failures)

@@ -259,6 +259,14 @@ class Metrics(_Beside):
             "believed.",
             "pipeline",
         )
+        self.dropped_looked_at = counter(
+            "seqmark_dropped_looked_at",
+            "Dropped records whose content was compared with what passed (mode watermark): a sample.",
+            "pipeline",
+        )
+        self.dropped_unseen = counter(
+            "seqmark_dropped_unseen", "Those of them with a content that never passed: new records.", "pipeline"
+        )
         self.memory = gauge("seqmark_memory_bytes", "Memory that the process has in use.")
         self.memory_pressure = gauge(
             "seqmark_memory_pressure_ratio", "Share of worker.memory_limit in use; 0 without one."

@@ -57,6 +57,15 @@ class Reading:
     """Seconds that all commits took."""
     held_s: float = 0.0
     """For how long an open transaction has held a partition of the source back."""
+    source_partitions: int = 0
+    false_positive_rate: float | None = None
+    """The greatest of all partitions; None where there are no filters."""
+    codes: dict[str, int] = field(default_factory=dict)
+    """Quarantined records by code."""
+    expired: int = 0
+    """Offsets that retention has removed before they were read."""
+    aborted: int = 0
+    """Transactions."""
 
     @property
     def verdicts(self) -> list[str]:
@@ -232,30 +241,62 @@ class StateSeries(Collector):
 
 def read(metrics: Metrics, pipelines: Sequence[str], now_s: float) -> Look:
     """Read from the metrics what is shown."""
-    readings = {name: Reading() for name in pipelines}
-    for labels, value in samples(metrics.records, "_total"):
-        readings[labels["pipeline"]].counts[labels["verdict"]] = int(value)
-    for labels, value in samples(metrics.assigned):
-        readings[labels["pipeline"]].assigned = int(value)
-    for labels, value in samples(metrics.restore_ratio):
-        readings[labels["pipeline"]].restored[labels["partition"]] = value
-    for labels, value in samples(metrics.position):
-        readings[labels["pipeline"]].position[labels["partition"]] = int(value)
-    for labels, value in samples(metrics.lag):
-        readings[labels["pipeline"]].lag[labels["partition"]] = int(value)
-    scopes, ids, state_bytes = map(_sums, (metrics.scopes, metrics.ids, metrics.state_bytes))
-    for name, reading in readings.items():
-        reading.scopes, reading.ids = scopes.get(name, 0), ids.get(name)
-        reading.state_bytes = state_bytes.get(name, 0)
-    for labels, value in samples(metrics.open_seconds):
-        reading = readings[labels["pipeline"]]
-        reading.held_s = max(reading.held_s, value)
-    for labels, value in samples(metrics.commit_seconds, "_count"):
-        readings[labels["pipeline"]].commits = int(value)
-    for labels, value in samples(metrics.commit_seconds, "_sum"):
-        readings[labels["pipeline"]].commit_s = value
+    found: dict[str, dict[str, list[tuple[dict[str, str], float]]]] = {name: {} for name in pipelines}
+    for metric, key, suffix in (
+        (metrics.records, "records", "_total"),
+        (metrics.assigned, "assigned", ""),
+        (metrics.restore_ratio, "restored", ""),
+        (metrics.position, "position", ""),
+        (metrics.lag, "lag", ""),
+        (metrics.scopes, "scopes", ""),
+        (metrics.ids, "ids", ""),
+        (metrics.state_bytes, "state_bytes", ""),
+        (metrics.commit_seconds, "commits", "_count"),
+        (metrics.commit_seconds, "commit_s", "_sum"),
+        (metrics.open_seconds, "held_s", ""),
+        (metrics.source_partitions, "source_partitions", ""),
+        (metrics.false_positive_rate, "false_positives", ""),
+        (metrics.quarantined, "codes", "_total"),
+        (metrics.records_expired, "expired", "_total"),
+        (metrics.transactions_aborted, "aborted", "_total"),
+    ):
+        for labels, value in samples(metric, suffix):
+            if (of := found.get(labels["pipeline"])) is not None:
+                of.setdefault(key, []).append((labels, value))
     joined = any(value for _, value in samples(metrics.ready))
-    return Look(now_s, joined, readings)
+    return Look(now_s, joined, {name: _reading(of) for name, of in found.items()})
+
+
+def _reading(of: Mapping[str, Sequence[tuple[dict[str, str], float]]]) -> Reading:
+    """Return what the samples of one pipeline say, by what they are of."""
+
+    def values(key: str) -> list[float]:
+        return [value for _, value in of.get(key, ())]
+
+    def total(key: str) -> int:
+        return int(sum(values(key)))
+
+    def counts(key: str, label: str) -> dict[str, int]:
+        return {labels[label]: int(value) for labels, value in of.get(key, ())}
+
+    return Reading(
+        counts=dict.fromkeys(EVERYWHERE, 0) | counts("records", "verdict"),
+        assigned=total("assigned"),
+        restored={labels["partition"]: value for labels, value in of.get("restored", ())},
+        position=counts("position", "partition"),
+        lag=counts("lag", "partition"),
+        scopes=total("scopes"),
+        ids=total("ids") if "ids" in of else None,
+        state_bytes=total("state_bytes"),
+        commits=total("commits"),
+        commit_s=sum(values("commit_s")),
+        held_s=max(values("held_s"), default=0.0),
+        source_partitions=total("source_partitions"),
+        false_positive_rate=max(values("false_positives"), default=None),
+        codes={code: number for code, number in counts("codes", "code").items() if number},
+        expired=total("expired"),
+        aborted=total("aborted"),
+    )
 
 
 def samples(metric: Any, suffix: str = "") -> Iterator[tuple[dict[str, str], float]]:
@@ -264,14 +305,6 @@ def samples(metric: Any, suffix: str = "") -> Iterator[tuple[dict[str, str], flo
         for sample in family.samples:
             if sample.name == family.name + suffix:
                 yield sample.labels, sample.value
-
-
-def _sums(metric: Any) -> dict[str, int]:
-    """Return the sum over the partitions, by pipeline."""
-    sums: dict[str, int] = {}
-    for labels, value in samples(metric):
-        sums[labels["pipeline"]] = sums.get(labels["pipeline"], 0) + int(value)
-    return sums
 
 
 def _catch_up_s(lag: int | None, before: int | None, rate: float, seconds: float) -> float | None:

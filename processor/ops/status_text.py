@@ -225,3 +225,8 @@ def duration(seconds: float) -> str:
         if whole >= long_s:
             return f"{whole // long_s} {unit} {whole % long_s // short_s} {small}"
     return f"{whole} s"
+
+
+def duration_ms(time_ms: int) -> str:
+    """Return the same of milliseconds, and these below a second."""
+    return f"{time_ms} ms" if time_ms < 1_000 else duration(time_ms / 1_000)

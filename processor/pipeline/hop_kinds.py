@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from processor.engine import repartition
 from processor.engine.extract.routing import ROUTE_KEY
-from processor.engine.extract.sequence import MOST_SCOPE_BYTES
+from processor.engine.extract.scopes import MOST_SCOPE_BYTES
 from processor.engine.ids.judgement import IdJudgement
 from processor.engine.receipts import IdGrounds
 from processor.engine.verdict import Fault
@@ -352,9 +352,10 @@ _DETAILS = {
     Fault.KEY_MISSING: "the record has no key",
     Fault.VALUE_MISSING: "the record has no value",
     Fault.VALUE_NOT_JSON: "the value is not valid JSON",
+    Fault.VALUE_MALFORMED: "the value does not begin with the five bytes of a schema registry",
     Fault.FIELD_MISSING: "the value has no such field",
     Fault.FIELD_TYPE: "the field has another type",
-    Fault.OUT_OF_RANGE: "sequence or epoch does not fit 64 bits",
+    Fault.OUT_OF_RANGE: "sequence or epoch is beyond 64 bits, or beyond wraps",
     Fault.ID_COLLISION: "the id is that of another record, with other content",
     Fault.SCOPE_TOO_LARGE: f"the key or header that scopes the record is above {MOST_SCOPE_BYTES:,} bytes",
 }

@@ -109,7 +109,7 @@ def only_hop(pipeline: Pipeline) -> Hop:
 def route_definition(hop: FirstHop, partitions: int) -> bytes:
     """Return 16 bytes that change when ids would go elsewhere: see `processor.judges.mode.Mode.definition`."""
     fields = {
-        "id": [part.model_dump(mode="json", by_alias=True) for part in hop.dedup.id],
+        "id": [part.model_dump(mode="json", by_alias=True, exclude_none=True) for part in hop.dedup.id],
         "on_missing": hop.dedup.on_missing,
         "partitions": partitions,
     }

@@ -171,6 +171,13 @@ class SlotPipeline:
             await self.commit()
             raise stop
 
+    async def put(self, number: int, made: PieceOutcome) -> None:
+        """Take in what became of records that are not the next ones of the source: the position stays."""
+        partition = self.partitions[number]
+        self._begin()
+        await self._send(partition, made)
+        partition.moved = True
+
     def _steps(self, partition: OpenPartition, chunk: Chunk) -> ChunkSteps[PieceOutcome]:
         routed = self._kind.upstream is not None
         most = min(partition.judge.piece_bytes or PIECE_BYTES, int(self.pace.most_bytes))
@@ -273,6 +280,8 @@ class SlotPipeline:
         self._metrics.committed(self.name, self._clock() - started)
         for partition in moved:
             partition.count_in(self._metrics, self.name)
+            if self.failures is not None:
+                self.failures.compared(self._kind, partition)
 
     async def _commit(self) -> list[OpenPartition]:
         """Do the steps; returns the partitions that moved."""

@@ -28,6 +28,7 @@ from processor.engine import jit
 from processor.engine.batch import fingerprints
 from processor.engine.events import warm_events
 from processor.engine.jit import COMPILES
+from processor.judges.dropped import PassedContents
 from processor.judges.escapes.gauge import EscapeGauge
 from processor.judges.factory import MODES
 from processor.kafka.topics.plan import TopicView, names
@@ -38,7 +39,6 @@ from processor.pipeline.hops import hops
 from processor.pipeline.ports import OpenPartition, new_position
 from processor.pipeline.slot_pipeline import SlotPipeline
 from processor.state.changelog import ChangelogBounds
-from processor.state.ids.runs import LEAST_IDS
 from processor.state.kv.store import MemoryStore
 from processor.state.restore import restore
 from processor.state.table import Table
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     _Record = tuple[bytes, bytes | None, int, tuple[tuple[bytes, bytes | None], ...]]
 
 _HOUR_MS = 3_600_000
-MANY = max(PIECE_ROWS, LEAST_IDS) + 8
+MANY = PIECE_ROWS + 8
 _WARM: set[str] = set()
 """The modes whose kernels this process has."""
 LOCK = "compiling"
@@ -215,10 +215,12 @@ async def _hop(kind: HopKind, topics: _Memory, metrics: Metrics) -> AsyncIterato
     chunks = topics.chunks(kind.topics.source)
     local = MemoryStore()
     # So small that it grows, and is thinned.
-    escapes = EscapeGauge(kind.hop.name, _HOUR_MS, np.zeros(2, np.uint64), 2**10)
+    escapes, passed = EscapeGauge(kind.hop.name, _HOUR_MS, 2**10), PassedContents(2**10)
     for store, some in ((local, chunks[:-2]), (local, chunks[-2:-1]), (MemoryStore(), chunks[-1:])):
         slot = await _slot(kind, topics, metrics, store)
-        slot.partitions[0].judge.sample_for(escapes, 0)
+        judge = slot.partitions[0].judge
+        judge.sample_for(escapes, 0)
+        judge.compare_drops(passed, 0)
         for chunk in some:
             await slot.take(chunk)
             await slot.finish()

@@ -71,8 +71,8 @@ class PartitionFacts:
         backfill: The name of the backfill that the state began with; empty where there was none. Without a
             position it is not loaded to its end.
         changelog_end: Where its changelog ended when nobody else could write to it any more.
-        renewals_said: False where filters renew ids and nobody confirms them: an id that comes again in its own
-            bucket is not written again. By what is written it would be forgotten up to a bucket too soon.
+        renewals_said: False where filters renew ids: an id that comes again in its own bucket is not written
+            again. By what is written it would be forgotten up to a bucket too soon.
     """
 
     name: str
@@ -162,9 +162,7 @@ def decide(number: int, known: PartitionFacts, to: int, definition: bytes, *, fo
         if to > position.next_offset:
             why = "its dedup definition differs from the one that its state was made with, so the state"
             if same:
-                why = (
-                    "with refresh and without confirm the state does not say when an id was last renewed, so it"
-                )
+                why = "with refresh Bloom filters do not say when an id was last renewed, so the state"
             raise StopError(
                 f"{known.name}: {why} cannot be kept for offset {to}. Go to {position.next_offset} or before, "
                 "which recomputes it, or add --forget, which begins with an empty one"

@@ -43,7 +43,7 @@ async def learn(
     ``fences`` fence who wrote the state, so that it cannot change any more; None: it may. With ``has_offset``
     the group has committed an offset of it.
     """
-    head, changelog_end = await _head(context, fences, number)
+    head, changelog_end = await read_changelog_head(context, fences, number)
     lost = head.position is None and has_offset
     now = context.topics_now().changelog
     if head.position and not head.origin and head.position.topics.changelog.made_anew(now):
@@ -81,7 +81,9 @@ async def _backfill(context: ResetContext, number: int, begun: str) -> str:
     return found.backfill
 
 
-async def _head(context: ResetContext, fences: SlotFences | None, number: int) -> tuple[ChangelogHead, int]:
+async def read_changelog_head(
+    context: ResetContext, fences: SlotFences | None, number: int
+) -> tuple[ChangelogHead, int]:
     """Return position, origin and the end; with ``fences`` after whoever wrote them is fenced and done."""
     changelog = context.changelog(number)
     limits = await changelog.bounds()

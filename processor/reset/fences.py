@@ -50,9 +50,8 @@ class SlotFences:
         return self._producers[slot]
 
     async def close(self) -> None:
-        """Abort what is open and give the ids back."""
+        """Give the ids back."""
         for producer in self._producers.values():
-            await producer.abort()
             await producer.close()
 
     def _slot(self, slot: int) -> SlotId:

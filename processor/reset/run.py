@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING
 from processor.errors import FencedError, RebuildError, StopError
 from processor.kafka.offsets import bounds, committed, offsets_at, origin_at
 from processor.kafka.transactions.broker_time import BrokerTime, ClockMove
-from processor.kafka.transactions.output import ExactlyOnceOutput
-from processor.ops.fault_points import CommitStep as FaultStep
-from processor.ops.fault_points import reached
+from processor.kafka.transactions.output import transaction
+from processor.ops.fault_points import CommitStep
 from processor.reset.context import ResetContext, connected
 from processor.reset.decide import ResetState, ToEarliest, ToTime, decide, touched, wanted
 from processor.reset.facts import learn, of_another_source, require_same_source
@@ -40,6 +39,7 @@ if TYPE_CHECKING:
 
     from processor.kafka.client import TopicPartition
     from processor.kafka.offsets import Bounds
+    from processor.kafka.transactions.output import Transaction
     from processor.kafka.transactions.producer import Producer
     from processor.reset.decide import PartitionFacts, PartitionStep, Target
     from processor.reset.state import NewState
@@ -128,7 +128,7 @@ class Reset:
                 yield state.step, state.replayed
 
     async def close(self) -> None:
-        """Abort what is open and give the slots up."""
+        """Give the slots up."""
         await self._fences.close()
 
     async def _wanted(self, target: Target, limits: Mapping[TopicPartition, Bounds]) -> dict[int, int]:
@@ -153,52 +153,52 @@ async def _commit(
     """
     topics = context.topics
 
-    async def clocks() -> None:
+    async def check() -> None:
+        # Whoever joins from here on finds a transaction open on the changelog and waits for it. One that came
+        # just before has not, and with at_least_once it does not fence us either.
+        await context.require_stopped()
         moves = ((f"{topics.source}:{state.step.partition}", state.judge.clock_move) for state in states)
         await BrokerTime(producer.beginning).require(ClockMove(where, *move) for where, move in moves if move)
 
-    output = ExactlyOnceOutput(producer, context.application, topics.source, clocks)
     origins = [await _origin(context, state) for state in states]
-    output.begin()
-    reached(FaultStep.BEGUN)  # 1
-    written: dict[int, int] = {}
-    for state, origin in zip(states, origins, strict=True):
-        now_ms = int(time.time() * 1000)
-        number = state.step.partition
-        position = replace(state.position, ends=origin.ends, since_ms=origin.reset_ms)
-        last = {**state.judge.changes(), POSITION_KEY: position.encode()}
-        batches = [plain_batch([(ORIGIN_KEY, origin.encode(), now_ms, ())])]
-        # Each by itself: a block is as large as the topic takes.
-        batches += [plain_batch([(*each, now_ms, ())]) for each in state.brought]
-        batches += state.judge.changelog_batches(topics.changelog_limit_bytes)
-        batches.append(plain_batch([(key, value, now_ms, ()) for key, value in last.items()]))
-        for batch in batches:
-            # One at a time: the producer's deadline is for what is on its way, not for all of a state.
-            await output.send(topics.changelog, number, [batch])
-        if topics.index is not None and number < topics.index_partitions:
-            # Offsets that were taken in before are taken in again: from here on by another state.
-            # Before that how far the one before had come, and into which topics: they may be others by now.
-            marked = [each for each in (state.before, position) if each is not None]
-            marks = (IndexMark.of(each, number, topics.quarantined_to(number), now_ms) for each in marked)
-            rows = [(MARK_KEY, mark.encode(), now_ms, ()) for mark in marks]
-            await output.send(topics.index, number, [plain_batch(rows)])
-        written[number] = sum(batch.count for batch in batches)
-    await output.flush()
-    for number, count in written.items():
-        landed = output.next_offset(topics.changelog, number) - count
-        if landed != ends[number]:
-            raise StopError(
-                f"{topics.changelog}:{number} took this reset at offset {landed}, but was read up to "
-                f"{ends[number]}: another program has written to it, or a broker that no longer leads it has "
-                "answered"
-            )
-    reached(FaultStep.CHANGELOG)  # 3
-    # Whoever joins from here on finds a transaction open on the changelog and waits for it. One that came just
-    # before has not, and with at_least_once it does not fence us either.
-    await context.require_stopped()
-    offsets = {state.step.partition: state.step.to_offset for state in states}
-    await output.commit(offsets, lambda: reached(FaultStep.OFFSETS))  # 4
-    reached(FaultStep.ENDED)  # 5
+    async with transaction(producer, context.application, topics.source, check=check) as writing:
+        written = {
+            state.step.partition: await _send(writing, context, state, origin)
+            for state, origin in zip(states, origins, strict=True)
+        }
+        await writing.written(CommitStep.CHANGELOG)
+        for number, count in written.items():
+            landed = writing.next_offset(topics.changelog, number) - count
+            if landed != ends[number]:
+                raise StopError(
+                    f"{topics.changelog}:{number} took this reset at offset {landed}, but was read up to "
+                    f"{ends[number]}: another program has written to it, or a broker that no longer leads it "
+                    "has answered"
+                )
+        await writing.done({state.step.partition: state.step.to_offset for state in states})
+
+
+async def _send(writing: Transaction, context: ResetContext, state: NewState, origin: Origin) -> int:
+    """Send what a partition's changelog and index get; returns how many records that are of its changelog."""
+    topics, number, now_ms = context.topics, state.step.partition, int(time.time() * 1000)
+    position = replace(state.position, ends=origin.ends, since_ms=origin.reset_ms)
+    last = {**state.judge.changes(), POSITION_KEY: position.encode()}
+    batches = [plain_batch([(ORIGIN_KEY, origin.encode(), now_ms, ())])]
+    # Each by itself: a block is as large as the topic takes.
+    batches += [plain_batch([(*each, now_ms, ())]) for each in state.brought]
+    batches += state.judge.changelog_batches(topics.changelog_limit_bytes)
+    batches.append(plain_batch([(key, value, now_ms, ()) for key, value in last.items()]))
+    for batch in batches:
+        # One at a time: the producer's deadline is for what is on its way, not for all of a state.
+        await writing.send(topics.changelog, number, [batch])
+    if topics.index is not None and number < topics.index_partitions:
+        # Offsets that were taken in before are taken in again: from here on by another state.
+        # Before that how far the one before had come, and into which topics: they may be others by now.
+        marked = [each for each in (state.before, position) if each is not None]
+        marks = (IndexMark.of(each, number, topics.quarantined_to(number), now_ms) for each in marked)
+        rows = [(MARK_KEY, mark.encode(), now_ms, ()) for mark in marks]
+        await writing.send(topics.index, number, [plain_batch(rows)])
+    return sum(batch.count for batch in batches)
 
 
 async def _origin(context: ResetContext, state: NewState) -> Origin:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.engine.batch.columns import BASE_OFFSET, CRC
-from processor.engine.verdict import Fault
 from processor.errors import StopError
 from processor.judges.factory import mode_of
 from processor.kafka.client import TopicPartition
@@ -30,7 +29,7 @@ from processor.state.kv.store import MemoryStore
 from processor.state.restore import restore
 from processor.state.table import Table
 from processor.wire.encode import Encoder
-from processor.wire.quarantine import called, mark_too_large, named_rows
+from processor.wire.quarantine import QuarantineIndex, mark_too_large, named_rows
 from schemas.changelog.position import NO_BATCH
 
 if TYPE_CHECKING:
@@ -233,12 +232,12 @@ def replayed_source(client: Client, decoder: Decoder, tp: TopicPartition, *, kep
 async def too_large(client: Client, decoder: Decoder, tp: TopicPartition, source: str) -> set[tuple[int, int]]:
     """Return offset and timestamp of source records that were too large for the sink, which may take more now.
 
-    The quarantine ``tp`` says so, see `called`.
+    The quarantine ``tp`` says so; what was judged again since is in an output by now.
     """
-    found = set[tuple[int, int]]()
+    index = QuarantineIndex(source, tp.partition)
     limits = (await bounds(client, [tp]))[tp]
     reader = PartitionReader(client, decoder, tp, _QUARANTINE)
     async with aclosing(reader.columns(limits.start, limits.stable)) as pieces:
         async for columns, _ in pieces:
-            found.update(called(columns, Fault.TOO_LARGE, f"{source}:{tp.partition}"))
-    return found
+            index.take(columns)
+    return index.too_large()

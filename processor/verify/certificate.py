@@ -7,7 +7,7 @@ does not grow with the number of partitions.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, deque
 from contextlib import aclosing
 from typing import TYPE_CHECKING
 
@@ -22,16 +22,19 @@ from processor.verify.span import find_span
 from processor.verify.streams import DECODERS, LOST, PATIENCE_S, OutputStream, PartitionStreams
 from processor.verify.verdicts import VerdictCheck
 from processor.wire.decode import Decoder
+from processor.wire.quarantine import QuarantineIndex
 from schemas.verdicts.record import UNKNOWN_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractAsyncContextManager
 
+    from processor.engine.batch.columns import Columns
     from processor.kafka.client import Client
     from processor.kafka.topics.plan import ClusterView
     from processor.verify.report import VerifyReport
     from processor.verify.span import VerifySpan
+    from processor.wire.quarantine import PlacedNote
     from schemas.config import Pipeline, Settings
 
 AT_ONCE = 2
@@ -163,14 +166,17 @@ async def _compare(streams: PartitionStreams, advance: Callable[[int], None]) ->
         check.begin_with(span.brought)
     if span.known_from < at:
         await _learn(streams, span, check)
+    again = RedrivenRecords(streams, span, check)
+    await again.find()
     while True:
         async with aclosing(streams.reader(source.topic).pieces(at, report.stop)) as pieces:
             async for piece in pieces:
                 columns, after = piece.up_to(report.stop)
                 check.note(piece)
-                await check.take(columns)
+                await again.take(columns, after)
                 advance(after - at)
                 at = after
+        await again.take_up_to(report.stop)
         await check.settle()
         if report.given_up or not span.committed or await check.exhausted():
             break
@@ -204,6 +210,66 @@ def _verdicts(
     stream = outputs[topic] = OutputStream(streams, topic, *span.verdicts)
     source_id = streams.client.ids.get(streams.source.topic, UNKNOWN_TOPIC)
     return VerdictCheck(stream, span.report, source_id, span.verdicts_from, counts=counts)
+
+
+class RedrivenRecords:
+    """Puts what a redrive has judged again where it did: behind all that was taken in by then.
+
+    Only what a note in quarantine names is accepted out of the source's order. It has to be in quarantine, to
+    pass or be dropped by the rules as the redrive applies them, and to be in the sink, or have a receipt there.
+
+    Args:
+        streams: Of the partition.
+        span: What is compared.
+        check: Compares it.
+    """
+
+    def __init__(self, streams: PartitionStreams, span: VerifySpan, check: PartitionCheck) -> None:
+        self._streams, self._span, self._check = streams, span, check
+        self._index = QuarantineIndex(streams.pipeline.source, streams.number)
+        self._left: deque[PlacedNote] = deque()
+
+    async def find(self) -> None:
+        """Read the notes, and where there are any, what they name.
+
+        Raises:
+            StopError: A note cannot be read, or what it names is not retained any more.
+        """
+        quarantine = self._streams.pipeline.quarantine
+        if quarantine is None or quarantine not in self._span.outputs:
+            return
+        begin, limits = self._span.outputs[quarantine]
+        reader = self._streams.quarantine_again()
+        async with aclosing(reader.columns(begin, limits.stable)) as pieces:
+            async for columns, _ in pieces:
+                self._index.take_notes(columns)
+        self._left.extend(self._index.notes)
+        named = [
+            copy
+            for placed in self._left
+            async for _, copies in self._index.records_of(placed, reader.columns)
+            for copy in copies
+        ]
+        self._check.expect_redriven(named)
+
+    async def take(self, columns: Columns, after: int) -> None:
+        """Have the source records up to before ``after`` compared, and what was judged again among them."""
+        while self._left and self._left[0].note.position < after:
+            cut = int(columns.offset.searchsorted(self._left[0].note.position))
+            await self._check.take(columns.rows(0, cut))
+            columns = columns.rows(cut, len(columns))
+            await self._again(self._left.popleft())
+        await self._check.take(columns)
+
+    async def take_up_to(self, stop: int) -> None:
+        """Have compared what was judged again up to the position ``stop``: all before it is compared."""
+        while self._left and self._left[0].note.position <= stop:
+            await self._again(self._left.popleft())
+
+    async def _again(self, placed: PlacedNote) -> None:
+        reader = self._streams.quarantine_again()
+        async for columns, copies in self._index.records_of(placed, reader.columns):
+            await self._check.take_again(columns, copies, placed.note, self._span.origin)
 
 
 async def _learn(streams: PartitionStreams, span: VerifySpan, check: PartitionCheck) -> None:

@@ -6,12 +6,15 @@ The judge is a new one: its verdicts rest on the source alone, not on any state 
 from __future__ import annotations
 
 import itertools
+from functools import cached_property
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from processor.engine.verdict import RECEIPTED, Fault, Verdict
+from processor.judges.dropped import PassedContents
 from processor.judges.factory import mode_of
+from processor.judges.redriving import Redriving
 from processor.pipeline.collisions import CollisionWork
 from processor.state.kv.store import MemoryStore
 from processor.state.table import Table
@@ -22,11 +25,11 @@ from processor.verify.report import Rule
 from processor.verify.sink import SinkCheck
 from processor.verify.unproved import ROWS, InferredClock, TrustedReceipts
 from processor.wire.edited import edited
-from processor.wire.quarantine import called, named_rows
+from processor.wire.quarantine import QuarantineIndex, named_rows
 from processor.wire.receipts import receipt_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -40,7 +43,10 @@ if TYPE_CHECKING:
     from processor.verify.unproved import KnownClock
     from processor.verify.verdicts import VerdictCheck
     from processor.wire.decode import Piece
+    from processor.wire.quarantine import QuarantinedCopy
+    from schemas.changelog.position import Origin
     from schemas.config import Pipeline
+    from schemas.redriven import RedriveNote
 
 MOST_ROWS = 65_536
 """Rows that are judged and compared at a time, whatever a piece holds: bounds what is held per row."""
@@ -86,7 +92,10 @@ class PartitionCheck:
         self._unproved = TrustedReceipts(clocked, known) if clocked is not None and known is not None else None
         self._report = report
         self._recent = RecentRecords()
-        self._too_large: set[tuple[int, int]] = set()
+        self._before = QuarantineIndex(pipeline.source, report.partition)
+        self._redriven: dict[tuple[int, int], int] = {}
+        self._numbers: set[Hashable] = set()
+        self._passed: PassedContents | None = None
         dedup = pipeline.id_dedup
         action = dedup.on_collision if dedup is not None and dedup.fingerprint is not None else None
         # What only a tag or a new id may make too large is judged.
@@ -127,7 +136,15 @@ class PartitionCheck:
 
     def recall(self, columns: Columns) -> None:
         """Take records of the quarantine of before: what was too large then is no part of the state."""
-        self._too_large.update(called(columns, Fault.TOO_LARGE, self._source))
+        self._before.take(columns)
+
+    def expect_redriven(self, copies: Iterable[QuarantinedCopy]) -> None:
+        """Take note of what stands in quarantine and has been judged again: there it stays, by whatever rules.
+
+        What collided is judged in its place, for it moved the clock and has a note.
+        """
+        faults = {fault.code: fault for fault in Fault if fault is not Fault.ID_COLLISION}
+        self._redriven = {each.identity: faults[each.code] for each in copies if each.code in faults}
 
     def learn(self, columns: Columns) -> None:
         """Judge source records that the state only remembers: those before a reset. Call `recall` before."""
@@ -141,6 +158,10 @@ class PartitionCheck:
         self._judge.take_brought()
         self._judge.absorb(ABSORBED_RECORDS)
 
+    @cached_property
+    def _too_large(self) -> set[tuple[int, int]]:
+        return self._before.too_large()
+
     def note(self, piece: Piece) -> None:
         """Note whose records come next, before `take` gets them."""
         if self.verdicts is not None:
@@ -148,6 +169,9 @@ class PartitionCheck:
 
     async def take(self, columns: Columns) -> None:
         """Judge source records, the next ones in offset order, and look for each."""
+        if self._passed is None:  # what the state begins with has passed
+            self._passed = PassedContents.of_one_reading()
+            self._judge.compare_drops(self._passed, self._report.partition)
         start = 0
         while start < len(columns):
             stop = start + (MOST_ROWS if self._unproved is None else ROWS)
@@ -156,6 +180,48 @@ class PartitionCheck:
             if not self._report.given_up:
                 await self._take(some)
             start = stop
+
+    async def take_again(
+        self, columns: Columns, copies: Sequence[QuarantinedCopy], note: RedriveNote, origin: Origin
+    ) -> None:
+        """Judge records that a redrive has judged again, where it did, and look for each.
+
+        Args:
+            columns: As they came, in the order in which they were judged.
+            copies: What they are in quarantine.
+            note: Names them.
+            origin: Of the state.
+        """
+        self._report.redriven += len(columns)
+        if self._report.given_up:
+            return
+        trace = np.array([copy.has_own_trace(origin) for copy in copies])
+        evidence = self._judge.extract(columns)
+        for row in np.flatnonzero(evidence.fault).tolist():
+            code = Fault(int(evidence.fault[row])).code
+            detail = (
+                f"cannot be judged ({code}), and a note at {self._source}'s quarantine says that it could be"
+            )
+            self._report.add(Rule.NOT_QUARANTINED, int(columns.offset[row]), detail)
+        if self._unproved is not None:
+            cast("IdEvidence", evidence).offset = np.full(len(columns), note.position)
+            judged: ReceiptGrounds = await self._trusted(
+                self._unproved, columns, cast("IdEvidence", evidence), note.position - 1
+            )
+        else:
+            redriving = Redriving(note.position, note.limit_ms, trace, self._numbers)
+            judged = self._judge.judge_again(evidence, redriving)
+            self._judge.absorb(ABSORBED_RECORDS)
+        await self._look_for(columns, evidence, judged, redriven=True)
+        self._discount(copies, judged, origin)
+
+    def _discount(self, copies: Sequence[QuarantinedCopy], judged: ReceiptGrounds, origin: Origin) -> None:
+        """Count what was judged again once: out of quarantine, or, of before the span, not at all."""
+        within = np.array([copy.offset >= origin.quarantine_offset for copy in copies])
+        self._report.quarantine -= int(np.count_nonzero(within))
+        self._report.sink -= int(np.count_nonzero(~within & (judged.stays == Verdict.PASS)))
+        dropped = is_dropped(judged.verdict, self._on_collision)
+        self._report.duplicates -= int(np.count_nonzero(~within & dropped))
 
     async def _take(self, columns: Columns) -> None:
         if self._quarantine is None:
@@ -177,12 +243,20 @@ class PartitionCheck:
         Those of them that ``passed``, observed, were so with an edit only, which has to follow from judging.
         """
         evidence = self._judge.extract(columns)
+        for row in named_rows(columns, self._redriven).tolist():
+            known = int(columns.offset[row]), int(columns.timestamp[row])
+            evidence.fault[row] = evidence.fault[row] or self._redriven[known]
         judged: ReceiptGrounds | None = None
         if self._editing is not None and too_large.size:
             judged = self._editing.judge_edited(cast("IdEvidence", evidence))
         if judged is None:
             evidence.fault[too_large[~passed]] = Fault.TOO_LARGE
             judged = await self._judged(columns, evidence)
+        await self._look_for(columns, evidence, judged)
+
+    async def _look_for(
+        self, columns: Columns, evidence: Evidence, judged: ReceiptGrounds, *, redriven: bool = False
+    ) -> None:
         self._recent.begin(columns, judged.verdict)
         observed = await self._dropped(columns, judged)
         await self._note_observed(columns, evidence.fault, observed)
@@ -194,8 +268,9 @@ class PartitionCheck:
             await self._sink.expect(columns, np.flatnonzero(passes), edits)
         if self.verdicts is not None:
             await self.verdicts.expect(columns, passes, evidence.fault, judged.verdict)
-        await self._unjudged(columns, evidence.fault, observed)
-        self._recent.end(even=all(check.even for check in self._all))
+        if not redriven:
+            await self._unjudged(columns, evidence.fault, observed)
+        self._recent.end(even=all(check.even for check in self._all), redriven=redriven)
 
     async def _judged(self, columns: Columns, evidence: Evidence) -> ReceiptGrounds:
         if self._unproved is not None:
@@ -205,13 +280,16 @@ class PartitionCheck:
         self._judge.absorb(ABSORBED_RECORDS)
         return judged
 
-    async def _trusted(self, receipts: TrustedReceipts, columns: Columns, evidence: IdEvidence) -> IdGrounds:
+    async def _trusted(
+        self, receipts: TrustedReceipts, columns: Columns, evidence: IdEvidence, last: int | None = None
+    ) -> IdGrounds:
         assert self._receipts is not None  # noqa: S101 - see `known`
         before, brought = receipts.trusted, receipts.backfilled
-        judged = receipts.judge(evidence, await self._receipts.claims(columns))
+        last = int(columns.offset[-1]) if last is None else last
+        judged = receipts.judge(evidence, await self._receipts.claims(columns, last))
         self._report.backfilled += receipts.backfilled - brought
         self._report.unproved += receipts.trusted - before - (receipts.backfilled - brought)
-        self._report.judged_from = int(columns.offset[-1]) + 1
+        self._report.judged_from = last + 1
         if receipts.over:
             self._unproved = None
         return judged
@@ -273,7 +351,11 @@ class PartitionCheck:
         return not self._report.given_up and all(done)
 
     async def finish(self) -> None:
-        """Report what nothing explains."""
+        """Report what nothing explains, and what was dropped that is new."""
+        if self._passed is not None and (found := self._judge.take_compared()) is not None:
+            looked_at, unseen = found.totals(self._passed.level)
+            self._report.dropped_looked_at, self._report.dropped_unseen = looked_at, unseen
+            self._report.unseen_at = found.unseen_at
         for check in self._all:
             await check.finish()
         if self.verdicts is not None and not self._report.given_up:

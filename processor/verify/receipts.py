@@ -24,7 +24,6 @@ from processor.engine.verdict import RECEIPTED, Verdict
 from processor.verify.align import LOOK_AHEAD, AlignedRecord, Aligner
 from processor.verify.report import Rule
 from processor.verify.said_receipts import (
-    COLLISION,
     MOST_JSON_BYTES,
     differences,
     parsed,
@@ -32,6 +31,7 @@ from processor.verify.said_receipts import (
     without_observed,
 )
 from processor.verify.unproved import ReceiptClaims
+from processor.wire.receipt_values import COLLISION
 from processor.wire.receipts import receipts_of
 
 if TYPE_CHECKING:
@@ -147,9 +147,12 @@ class ReceiptCheck(Aligner):
             await self.settle(final=False)
         return observed
 
-    async def claims(self, columns: Columns) -> ReceiptClaims:
-        """Return what receipts say of the records of ``columns``, as far as they name the owner."""
-        await self._fill_beyond(int(columns.offset[-1]), len(columns))
+    async def claims(self, columns: Columns, last: int) -> ReceiptClaims:
+        """Return what receipts say of the records of ``columns``, as far as they name the owner.
+
+        What comes behind them in the source begins behind the offset ``last``.
+        """
+        await self._fill_beyond(last, len(columns))
         claims = {each.key: _claim(each) for each in reversed(list(self.found)) if isinstance(each.key, int)}
         named = [(row, *claims[at]) for row, at in enumerate(columns.offset.tolist()) if at in claims]
         return ReceiptClaims(*np.array(named, np.int64).reshape(-1, 3).T.copy())

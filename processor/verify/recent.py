@@ -69,7 +69,7 @@ class RecentRecords:
     def __init__(self) -> None:
         # New for each run, so that nobody can construct two records that look the same.
         self.secret = np.frombuffer(os.urandom(32), np.uint64).reshape(2, 2).copy()
-        self._before = self._edited_before = self._edited = _NONE
+        self._before = self._edited_before = self._edited = self._redriven = _NONE
         self._columns: Columns | None = None
         self._verdict, self._observed = _NONE.verdict, _NONE.observed
         self._now: _Rows | None = None
@@ -92,8 +92,8 @@ class RecentRecords:
             passed = np.full(len(edited), np.uint8(Verdict.PASS))
             self._edited = _Rows(edited.offset, passed, marks, np.zeros(len(edited), np.bool_))
 
-    def end(self, *, even: bool) -> None:
-        """Keep the last of the rows at hand; ``even``: nothing differs here."""
+    def end(self, *, even: bool, redriven: bool = False) -> None:
+        """Keep the last of the rows at hand; ``even``: nothing differs, ``redriven``: they are judged again."""
         columns = self._columns
         if columns is None or not len(columns):
             return
@@ -101,7 +101,10 @@ class RecentRecords:
         start = max(0, len(columns) - most)
         marks = fingerprints(columns, start, len(columns), self.secret)
         last = _Rows(columns.offset[start:], self._verdict[start:], marks, self._observed[start:])
-        self._before = self._before.then(last, most)
+        if redriven:
+            self._redriven = self._redriven.then(last, most)
+        else:
+            self._before = self._before.then(last, most)
         self._edited_before = self._edited_before.then(self._edited, most)
         self._edited = _NONE
         self._columns = self._now = None
@@ -118,7 +121,7 @@ class RecentRecords:
         wanted = np.frombuffer(mark, np.uint64)
         return [
             rows.record(row)
-            for rows in (*self._all(), self._edited_before, self._edited)
+            for rows in (*self._all(), self._redriven, self._edited_before, self._edited)
             for row in np.flatnonzero((rows.marks == wanted).all(axis=1)).tolist()
         ]
 
@@ -128,7 +131,9 @@ class RecentRecords:
             row = int(np.searchsorted(rows.offset, offset))
             if row < rows.offset.size and rows.offset[row] == offset:
                 return rows.record(row)
-        return None
+        # These stand in the order in which they were judged.
+        found = np.flatnonzero(self._redriven.offset == offset).tolist()
+        return self._redriven.record(found[-1]) if found else None
 
     def _all(self) -> Iterator[_Rows]:
         yield self._before

@@ -62,6 +62,8 @@ class VerifyReport:
         quarantine: Records of the quarantine; without one those that cannot be judged.
         collisions: Notes of collisions; without a duplicates topic those that the judge finds. Each is in the
             sink, in quarantine or among the duplicates too.
+        redriven: Records that stood in quarantine and were judged again since. They are in the sink or among
+            the duplicates, and not counted in quarantine; those of before ``start`` are counted nowhere else.
         observed: Receipts, notes and copies in quarantine of records that are in the sink all the same, because
             the pipeline observed; they count nowhere else but, notes, among the collisions.
         observed_by_config: Nothing but the config says that the pipeline observed: there are no receipts.
@@ -71,6 +73,10 @@ class VerifyReport:
         backfilled: Of the duplicates: records that were dropped because a backfill has brought their id, or the
             sequence watermark that they were compared with. By an id the receipt was trusted, not proved.
         backfill: The name of the backfill that the state began with; empty where there was none.
+        dropped_looked_at: Of the dropped records in mode watermark, how many were compared by content with what
+            passed: a sample.
+        dropped_unseen: Those of them with a content that never passed: the rules of judging have lost them.
+        unseen_at: Offsets of the first of those in the source.
         judged_from: From this source offset on all verdicts are proved; it lies behind ``start`` where what the
             clock read before is no longer known.
         before_verdicts: Records that pass before the first range of the verdicts, where no sink is compared:
@@ -93,12 +99,16 @@ class VerifyReport:
     duplicates: int = 0
     quarantine: int = 0
     collisions: int = 0
+    redriven: int = 0
     observed: int = 0
     observed_by_config: bool = False
     pending: int = 0
     unproved: int = 0
     backfilled: int = 0
     backfill: str = ""
+    dropped_looked_at: int = 0
+    dropped_unseen: int = 0
+    unseen_at: list[int] = field(default_factory=list)
     judged_from: int = 0
     before_verdicts: int = 0
     unjudged: int = 0

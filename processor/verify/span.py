@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 5
 """To read a changelog while a worker deletes from its front, at most once per second."""
+NO_ORIGIN = Origin(0, 0, 0, 0)
+"""Everything counts, from the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class VerifySpan:
         receipts_begin_late: The duplicates topic was added after the origin.
         history: What is known of the partition's clock, in mode insert-id; None where no worker has said.
         brought: Key and value of the blocks of scopes that the state began with, in mode watermark.
+        origin: Where the state begins.
         verdicts: Where to begin in the topic of verdicts, and its bounds; None: nothing is compared.
         verdicts_from: The first source offset that they have to speak of.
     """
@@ -65,6 +68,7 @@ class VerifySpan:
     receipts_begin_late: bool = False
     history: ClockHistory | None = None
     brought: Sequence[tuple[bytes, bytes]] = ()
+    origin: Origin = NO_ORIGIN
     verdicts: tuple[int, Bounds] | None = None
     verdicts_from: int = 0
 
@@ -112,7 +116,7 @@ async def find_span(streams: PartitionStreams) -> VerifySpan:
         # and it was not read together with the origin.
         origin, stop, known = state.origin, position.next_offset, True
         state_id = position.state_id
-    span = _span(streams, limits, origin or Origin(0, 0, 0, 0), stop, history, committed=known)
+    span = _span(streams, limits, origin or NO_ORIGIN, stop, history, committed=known)
     span.report.state_id = state_id
     span.report.other_rules = position is not None and position.definition != mode_of(pipeline).definition()
     span.report.backfill = _backfill(origin, history)
@@ -203,7 +207,7 @@ def _span(
     report.unjudged = max(0, known_from - source.start)
     report.reset_ms = origin.reset_ms if origin.by_reset else None
     outputs = {topic: (first, limits[topic]) for topic, first in begins.items()}
-    return VerifySpan(report, known_from, committed, source.stable, outputs, late, history)
+    return VerifySpan(report, known_from, committed, source.stable, outputs, late, history, origin=origin)
 
 
 def _stop_of_group(

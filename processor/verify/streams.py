@@ -20,7 +20,7 @@ from processor.errors import StopError
 from processor.kafka.client import TopicPartition
 from processor.kafka.offsets import bounds, committed
 from processor.kafka.reader import PartitionReader, StopReading
-from processor.wire.quarantine import OURS, read_record
+from processor.wire.quarantine import OURS, note_rows, read_record
 from processor.wire.receipts import receipt_prefix
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     Others = Callable[[Columns], NDArray[np.bool_]]
 
-DECODERS = 5
-"""One for the source and the changelog, one for each output, one for verdicts."""
+DECODERS = 6
+"""One for the source and the changelog, one for each output, one for what is judged again, one for verdicts."""
 PATIENCE_S = 3.0
 """How long what must be there may stay invisible. The end of a transaction is written to one partition after
 another, within milliseconds where brokers are well."""
@@ -75,6 +75,11 @@ class PartitionStreams:
         """By shared topic: what returns bool[n], True where another pipeline has written the record."""
         return others(self.pipeline, self.everybody)
 
+    def quarantine_again(self) -> PartitionReader:
+        """Return what reads the quarantine beside its stream."""
+        tp = TopicPartition(self.pipeline.quarantine or "", self.number)
+        return PartitionReader(self.client, self.decoders[-2], tp, _POLICY)
+
     def reader(self, topic: str, policy: ReadPolicy = _POLICY) -> PartitionReader:
         """Return what reads a topic; two for one output, or for source and changelog, share a decoder."""
         outputs = self.pipeline.outputs
@@ -84,10 +89,18 @@ class PartitionStreams:
         return PartitionReader(self.client, decoder, TopicPartition(topic, self.number), policy, ahead=True)
 
     def own(self, topic: str, columns: Columns) -> Columns:
-        """Return the records of a topic that no other pipeline has written; their bytes are not copied."""
-        if topic not in self.theirs:
+        """Return the records of a topic that no other pipeline has written; their bytes are not copied.
+
+        Notes of a redrive are left out, too: they are no copies.
+        """
+        left_out = np.zeros(len(columns), np.bool_)
+        if topic in self.theirs:
+            left_out = self.theirs[topic](columns)
+        if topic == self.pipeline.quarantine:
+            left_out[note_rows(columns)] = True
+        if not left_out.any():
             return columns
-        rows = np.flatnonzero(~self.theirs[topic](columns))
+        rows = np.flatnonzero(~left_out)
         return columns.over(RecordTable(*(each[rows] for each in columns.table)))
 
     async def bounds(self, *topics: str) -> dict[str, Bounds]:

@@ -5,28 +5,36 @@ code), ``seqmark.detail`` (for people), ``seqmark.source`` (``topic:partition:of
 observes, the record passes all the same, and this is a copy: before those three stands ``seqmark.observed``.
 
 A record that is too large for the sink is told here, because it goes there whatever it is judged by.
+
+What was judged again since notes say (`schemas.redriven`). A record is known by its source offset and its
+timestamp: a source that was made again has others under the same offsets.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from processor.engine import quarantine
-from processor.engine.batch.columns import ATTRIBUTES, CODEC_MASK, HEADER_BYTES, MAX_OVERHEAD_BYTES
+from processor.engine.batch.columns import ATTRIBUTES, CODEC_MASK, HEADER_BYTES, MAX_OVERHEAD_BYTES, MOST_OFFSET
+from processor.engine.batch.scan import scan_run
 from processor.engine.bytes.varints import read_varint, sized
 from processor.engine.collision_edits import CollisionRows
 from processor.engine.quarantine import QuarantineText
 from processor.engine.verdict import Fault
+from processor.errors import StopError
 from processor.wire.codec import Codec, deflate, squeeze
 from processor.wire.edited import edited, one_more_header
-from processor.wire.encode import TooLargeError, batches_of, cut, equal_runs, fit, packed
+from processor.wire.encode import TooLargeError, batches_of, cut, equal_runs, fit, packed, plain_batch
+from processor.wire.receipt_values import RecordRef
+from schemas.redriven import PREFIX, RedriveNote, UnknownNoteError, is_note
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -35,6 +43,10 @@ if TYPE_CHECKING:
     from processor.engine.extract.ids import Ids
     from processor.wire.decode import Piece
     from processor.wire.encode import EncodedBatch, Encoder
+    from processor.wire.receipt_values import Own
+    from schemas.changelog.position import Origin
+
+    Read = Callable[[int, int], AsyncIterator[tuple[Columns, int]]]
 
 Header = tuple[str | bytes, bytes | None]
 Item = tuple[bytes | None, bytes | None, int, list[Header]]
@@ -43,7 +55,6 @@ OURS = (quarantine.ERROR, quarantine.DETAIL, quarantine.SOURCE)
 """The headers behind the record's own, in this order."""
 OBSERVED = (b"seqmark.observed", b"true")
 """The header before them of a record that has passed, observed."""
-MOST_OFFSET = 2**63 - 1
 MOST_DIGITS = 19
 """Of an offset."""
 EXPANSION_BYTES = 128
@@ -70,10 +81,7 @@ def read_record(columns: Columns, row: int) -> Item:
 def source_offset(position: bytes | None, source: str) -> int | None:
     """Return the offset that a header ``seqmark.source`` names; None: none of ``topic:partition``."""
     named, _, digits = (position or b"").decode(errors="replace").rpartition(":")
-    if named != source or not digits.isascii() or not digits.isdigit() or len(digits) > MOST_DIGITS:
-        return None
-    offset = int(digits)
-    return offset if offset <= MOST_OFFSET else None
+    return _offset(digits) if named == source else None
 
 
 def is_observed(headers: Sequence[Header]) -> bool:
@@ -81,25 +89,241 @@ def is_observed(headers: Sequence[Header]) -> bool:
     return tuple(headers[-len(OURS) - 1 : -len(OURS)]) == (OBSERVED,)
 
 
-def called(columns: Columns, fault: Fault, source: str) -> list[tuple[int, int]]:
-    """Return source offset and timestamp (ms) of those records of a quarantine that have a code.
+@dataclass(frozen=True)
+class QuarantineNote:
+    """What a quarantined record says of itself.
 
-    A source that was made again has other records under the same offsets: timestamps tell them apart.
+    Attributes:
+        source: The record that it was.
+        code: Why it is there; of a `Fault`, as it should be.
+        detail: The same for people.
+        observed: It has passed all the same.
+    """
+
+    source: RecordRef
+    code: str
+    detail: str
+    observed: bool
+
+    @classmethod
+    def read(cls, headers: Sequence[Header]) -> QuarantineNote | None:
+        """Return what the headers of a quarantined record say; None: no worker has written them."""
+        if (said := said_by(headers)) is None:
+            return None
+        code, detail, where = said
+        named, _, offset = where.rpartition(":")
+        topic, _, number = named.rpartition(":")
+        partition, at = _offset(number), _offset(offset)
+        if partition is None or at is None:
+            return None
+        return cls(RecordRef(topic, partition, at), code, detail, is_observed(headers))
+
+    @classmethod
+    def at(cls, columns: Columns, row: int) -> QuarantineNote | None:
+        """Return what a row of a quarantine says; None: no worker has written it."""
+        return cls.read(read_record(columns, row)[3])
+
+
+def said_by(headers: Sequence[Header]) -> tuple[str, str, str] | None:
+    """Return code, detail and source of a quarantined record as text; None: it has not our headers."""
+    ours = headers[-len(OURS) :]
+    if tuple(name for name, _ in ours) != OURS:
+        return None
+    code, detail, where = ((content or b"").decode(errors="backslashreplace") for _, content in ours)
+    return code, detail, where
+
+
+def own_quarantined(topic: str, partition: int) -> Own:
+    """Return what finds the quarantined records of a source partition among others."""
+
+    def own(columns: Columns) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        found = [(row, QuarantineNote.at(columns, row)) for row in range(len(columns))]
+        ours = [
+            (row, note.source.offset)
+            for row, note in found
+            if note is not None and note.source[:2] == (topic, partition)
+        ]
+        rows, named = np.array(ours, np.int64).reshape(-1, 2).T.copy()
+        return rows, named
+
+    return own
+
+
+def _offset(digits: str) -> int | None:
+    if not digits.isascii() or not digits.isdigit() or len(digits) > MOST_DIGITS:
+        return None
+    offset = int(digits)
+    return offset if offset <= MOST_OFFSET else None
+
+
+class QuarantinedCopy(NamedTuple):
+    """One record of a quarantine.
+
+    Attributes:
+        offset: In the quarantine.
+        source: Its offset in the source.
+        timestamp: ms.
+        code: Why it is there.
+        observed: It has passed all the same.
+    """
+
+    offset: int
+    source: int
+    timestamp: int
+    code: str
+    observed: bool
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """What it is known by."""
+        return self.source, self.timestamp
+
+    def is_superseded(self, origin: Origin) -> bool:
+        """Whether a worker judges it once more, or has: the pipeline was set back since."""
+        return self.offset < origin.quarantine_offset and self.source >= origin.source_offset
+
+    def has_own_trace(self, origin: Origin) -> bool:
+        """Whether the state was made by a reset that may have judged it, though it stood here already."""
+        return self.offset < origin.quarantine_offset and self.source >= origin.known_from
+
+
+class PlacedNote(NamedTuple):
+    """A note, and where it stands in the quarantine."""
+
+    offset: int
+    note: RedriveNote
+
+
+class QuarantineIndex:
+    """What one partition of a quarantine holds of one source partition, as far as it was read.
+
+    Attributes:
+        copies: The records, in order.
+        notes: The notes of what was judged again, in order.
 
     Args:
-        columns: Of the quarantine.
-        fault: Whose code.
-        source: ``topic:partition``; records of any other are left out.
+        topic: The source.
+        partition: Its number.
     """
-    found = []
-    for row in range(len(columns)):
-        headers = read_record(columns, row)[3][-len(OURS) :]
-        if tuple(name for name, _ in headers) != OURS or headers[0][1] != fault.code.encode():
-            continue
-        where = source_offset(headers[2][1], source)
-        if where is not None:
-            found.append((where, int(columns.timestamp[row])))
-    return found
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self._source = topic, partition
+        self.copies: list[QuarantinedCopy] = []
+        self.notes: list[PlacedNote] = []
+
+    def take(self, columns: Columns) -> None:
+        """Take in the next records of the quarantine.
+
+        Raises:
+            StopError: A note cannot be read.
+        """
+        self.__dict__.pop("redriven", None)
+        self.take_notes(columns)
+        self.copies += self.of(columns)[1]
+
+    def take_notes(self, columns: Columns) -> None:
+        """Take in the notes among the next records, which is far quicker; raises as `take`."""
+        for row in note_rows(columns).tolist():
+            _, value, _, headers = read_record(columns, row)
+            at = int(columns.offset[row])
+            try:
+                note = RedriveNote.read(value, headers)
+            except UnknownNoteError as error:
+                raise StopError(f"the note of a redrive at offset {at} of the quarantine: {error}") from error
+            if note is not None and (note.topic, note.partition) == self._source:
+                self.notes.append(PlacedNote(at, note))
+
+    def of(self, columns: Columns) -> tuple[list[int], list[QuarantinedCopy]]:
+        """Return the rows that are of the source partition, and what each is."""
+        rows, copies = [], []
+        for row in range(len(columns)):
+            said = QuarantineNote.at(columns, row)
+            if said is not None and said.source[:2] == self._source:
+                place = int(columns.offset[row]), said.source.offset, int(columns.timestamp[row])
+                rows.append(row)
+                copies.append(QuarantinedCopy(*place, said.code, said.observed))
+        return rows, copies
+
+    def named(self, placed: PlacedNote) -> Iterator[QuarantinedCopy]:
+        """Yield the copies that a note names."""
+        for first, last in placed.note.offsets:
+            at = bisect_left(self.copies, (first,))
+            while at < len(self.copies) and self.copies[at].offset <= last:
+                yield self.copies[at]
+                at += 1
+
+    @cached_property
+    def redriven(self) -> set[tuple[int, int]]:
+        """The identities of all that was judged again and has left quarantine."""
+        return {copy.identity for placed in self.notes for copy in self.named(placed)}
+
+    def too_large(self) -> set[tuple[int, int]]:
+        """Return the identities of what was too large for the sink, and has not passed since."""
+        code = Fault.TOO_LARGE.code
+        return {copy.identity for copy in self.copies if copy.code == code} - self.redriven
+
+    async def records_of(
+        self, placed: PlacedNote, read: Read
+    ) -> AsyncIterator[tuple[Columns, list[QuarantinedCopy]]]:
+        """Yield the records that a note names, as they came, in the order in which they were judged again.
+
+        ``read`` gives what stands between two offsets of the quarantine.
+
+        Raises:
+            StopError: They are not there any more.
+        """
+        note, seen = placed.note, 0
+        async for columns, _ in read(note.offsets[0][0], note.offsets[-1][1] + 1):
+            rows, copies = self.of(columns)
+            some = [at for at, copy in enumerate(copies) if note.names(copy.offset)]
+            seen += len(some)
+            if some:
+                kept = [copies[at] for at in some]
+                yield as_came(columns, [rows[at] for at in some], kept), kept
+        if seen != note.records:
+            raise StopError(
+                f"the quarantine of {note.topic}:{note.partition} names at offset {placed.offset} "
+                f"{note.records} records that were judged again, and holds {seen} of them: retention has "
+                "removed the others, so that nothing can be said of what became of them"
+            )
+
+
+def note_rows(columns: Columns) -> NDArray[np.int64]:
+    """Return int64[k], rising: the rows of a quarantine that are notes of a redrive."""
+    begin = np.frombuffer(PREFIX, np.uint8)
+    rows = np.flatnonzero((columns.key_length < 0) & (columns.value_length >= begin.size))
+    if rows.size:
+        found = columns.data[columns.value[rows, np.newaxis] + np.arange(begin.size)]
+        rows = rows[(found == begin).all(axis=1)]
+    noted = [row for row in rows.tolist() if is_note(read_record(columns, row)[3])]
+    return np.array(noted, np.int64)
+
+
+def as_came(columns: Columns, rows: Iterable[int], copies: Sequence[QuarantinedCopy]) -> Columns:
+    """Return rows of a quarantine as their records came: without our headers, under their source offsets."""
+    items = []
+    for row in rows:
+        key, value, timestamp, headers = read_record(columns, row)
+        items.append((key, value, timestamp, headers[: -len(OURS)]))
+    data = np.frombuffer(plain_batch(items).payload, np.uint8).copy()
+    made, wrong = scan_run(data, data.size, len(items))
+    assert not wrong  # noqa: S101 - we have just written it
+    made.timestamp[:] = [copy.timestamp for copy in copies]
+    made.offset[:] = [copy.source for copy in copies]
+    return made
+
+
+def came_piece(piece: Piece, rows: Sequence[int], copies: Sequence[QuarantinedCopy]) -> Piece:
+    """Return the same as a piece, which keeps the codecs of the batches; none goes on as it is."""
+    batch = batches_of(piece, np.array(rows, np.int64))
+    held, first = np.unique(batch, return_index=True)
+    return replace(
+        piece,
+        columns=as_came(piece.columns, rows, copies),
+        batches=piece.batches[held],
+        first_row=np.append(first, len(rows)),
+        whole=np.zeros(held.size, np.bool_),
+    )
 
 
 def _span(columns: Columns, start: int, length: int) -> bytes | None:

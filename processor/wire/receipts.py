@@ -65,7 +65,7 @@ def receipts_of(
 ) -> Receipts:
     """Return the receipts of ``rows``, still to be written; ``text`` is of the mode that ``grounds`` are of."""
     numbers = grounds.numbers(columns, rows, text.partition_bits)
-    lists = grounds.lists(columns.data, rows, MOST_PART_BYTES)
+    lists = grounds.lists(rows, MOST_PART_BYTES)
     return Receipts(text, columns, rows, grounds.kinds(rows), numbers, lists)
 
 
@@ -123,7 +123,7 @@ class ReceiptEncoder:
         if columns.key_length[rows[0]] >= 0:
             receipt = receipt._replace(keyed=False)
             yield self._batch(receipt, 0, 1)
-        yield self._batch(receipt._replace(lists=grounds.lists(columns.data, rows, LEAST_CUT_BYTES)), 0, 1)
+        yield self._batch(receipt._replace(lists=grounds.lists(rows, LEAST_CUT_BYTES)), 0, 1)
 
     def _batch(self, receipts: Receipts, start: int, stop: int) -> EncodedBatch:
         some = receipts.part(start, stop)

@@ -31,7 +31,7 @@ class Refs(NamedTuple):
 
     Attributes:
         source: int64[n], source refs.
-        word: uint16[n], route words; uint16[0] where one of them has none.
+        word: uint16[n], route words.
     """
 
     source: NDArray[np.int64]

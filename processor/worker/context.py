@@ -61,7 +61,7 @@ class Context:
     _looked: asyncio.Task[ClusterView] | None = None
 
     def __post_init__(self) -> None:
-        self.escapes = EscapeWatch(self.settings, self.options, self.metrics)
+        self.escapes = EscapeWatch(self.settings, self.metrics)
         worker = self.settings.worker
         self.application_id: str = worker.application_id
         self.exactly_once: bool = worker.guarantee == "exactly_once"

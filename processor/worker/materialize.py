@@ -21,17 +21,18 @@ from processor.kafka.client import Client, TopicPartition, check_aiokafka, open_
 from processor.kafka.group.names import materialize_group
 from processor.kafka.offsets import bounds, committed_with_notes
 from processor.kafka.options import client_options
-from processor.kafka.reader import PartitionReader, StopReading
+from processor.kafka.reader import PartitionReader, StopReading, first_record
 from processor.kafka.topics.ensure import ensure, is_compacted, look
 from processor.kafka.topics.plan import limit_bytes
 from processor.kafka.transactions.fencing import fenced
-from processor.kafka.transactions.output import ExactlyOnceOutput
-from processor.ops.fault_points import CommitStep, reached
+from processor.kafka.transactions.output import transaction
+from processor.ops.fault_points import CommitStep
 from processor.pipeline.piece import before
 from processor.wire.decode import Decoder
 from processor.wire.encode import Encoder, TooLargeError
 from processor.wire.range_sums import RangeSums
-from schemas.verdicts.ranges import VerdictRanges, goes_with, unspoken
+from processor.wire.verdict_walk import VerdictRun, VerdictWalk
+from schemas.verdicts.ranges import VerdictRanges, unspoken
 from schemas.verdicts.record import UNKNOWN_TOPIC, CorruptVerdictError, VerdictRecord
 from schemas.verdicts.sink_note import SinkNote
 
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
     from processor.kafka.offsets import Bounds
     from processor.kafka.topics.plan import ClusterView
+    from processor.kafka.transactions.output import Transaction
+    from processor.kafka.transactions.producer import Producer
     from processor.wire.decode import Piece
     from processor.wire.encode import EncodedBatch
     from schemas.config import Pipeline, Settings
@@ -75,21 +78,6 @@ class Materialized:
     unjudged: int = 0
     sink_end: int = 0
     source_end: int = -1
-
-
-class _Span(NamedTuple):
-    """Verdict records whose ranges follow each other, and the offset behind the last of them in their topic."""
-
-    verdicts: list[VerdictRecord]
-    after: int
-
-    @property
-    def base(self) -> int:
-        return self.verdicts[0].base
-
-    @property
-    def end(self) -> int:
-        return self.verdicts[-1].end
 
 
 class Skipping(NamedTuple):
@@ -135,20 +123,17 @@ class Materializer:
         timeout_ms = self._settings.worker.transaction_timeout_ms
         own = await Client.open(options, identity, [self._sink])
         producer = await fenced(own, identity, timeout_ms, [sink], deadline_s=DEADLINE_S)
-        output = ExactlyOnceOutput(producer, self._name, self._verdicts)
         try:
             limits = await bounds(self._client, [sink, verdicts])
             begin, note = await self._begin(verdicts, limits[sink], limits[verdicts])
             done = Materialized(number, begin, begin, sink_end=note.end, source_end=note.source)
-            async for span in self._spans(done, limits[verdicts]):
-                await self._write(output, number, span, done)
-                advance(span.end - span.base)
+            async for run in self._runs(done, limits[verdicts]):
+                await self._write(producer, number, run, done)
+                advance(run.end - run.base)
             # Brokers forget a position that nobody commits for a week, and retention takes what lies before it.
-            output.begin()
-            seen = limits[verdicts].stable
-            await output.commit({number: done.stop}, lambda: None, self._note(done, seen))
+            async with transaction(producer, self._name, self._verdicts) as writing:
+                await writing.done({number: done.stop}, self._note(done, limits[verdicts].stable))
         finally:
-            await producer.abort()
             await producer.close()
         return done
 
@@ -211,40 +196,25 @@ class Materializer:
     async def _first_record(self, number: int, start: int, stable: int) -> int | None:
         """Return the offset of the first committed record of a part of the sink; what is aborted is none."""
         reader = PartitionReader(self._client, self._decoder, TopicPartition(self._sink, number), _READ)
-        async with aclosing(reader.columns(start, stable)) as pieces:
-            async for columns, _ in pieces:
-                if len(columns):
-                    return int(columns.offset[0])
-        return None
+        return await first_record(reader, start, stable)
 
-    async def _spans(self, done: Materialized, limits: Bounds) -> AsyncIterator[_Span]:
+    async def _runs(self, done: Materialized, limits: Bounds) -> AsyncIterator[VerdictRun]:
         """Yield what is to be done, in order, up to where the verdicts end now."""
         tp = TopicPartition(self._verdicts, done.partition)
-        ranges, some = VerdictRanges(done.partition, self._id(self._source)), list[VerdictRecord]()
-        after = done.start
+        ranges = VerdictRanges(done.partition, self._id(self._source))
         ranges.end = done.source_end if done.source_end >= 0 else None
+        walk = VerdictWalk(
+            f"{tp.topic}:{tp.partition}",
+            lambda offset, value: self._taken(ranges, value, done, finished=offset < done.start),
+        )
         # The last one that was done says where the next has to go on.
         reader = PartitionReader(self._client, self._verdict_decoder, tp, _READ)
         async with aclosing(reader.columns(max(limits.start, done.start - 1), limits.stable)) as pieces:
             async for columns, _ in pieces:
-                for row in range(len(columns)):
-                    at, size = int(columns.value[row]), max(0, int(columns.value_length[row]))
-                    offset, value = int(columns.offset[row]), columns.data[at : at + size].tobytes()
-                    try:
-                        found = self._taken(ranges, value, done, finished=offset < done.start)
-                    except CorruptVerdictError as error:
-                        raise StopError(
-                            f"{tp.topic}:{tp.partition}:{offset}: the verdict record: {error}"
-                        ) from error
-                    if found is None:
-                        continue
-                    if not goes_with(some, found):
-                        yield _Span(some, after)
-                        some = []
-                    some.append(found)
-                    after = offset + 1
-        if some:
-            yield _Span(some, after)
+                for run in walk.runs(columns):
+                    yield run
+        for run in walk.rest():
+            yield run
 
     def _taken(
         self, ranges: VerdictRanges, value: bytes, done: Materialized, *, finished: bool
@@ -256,7 +226,7 @@ class Materializer:
             StopError: Nobody has judged what lies before it.
         """
         found = VerdictRecord.decode(value)
-        other = UNKNOWN_TOPIC not in {found.topic_id, ranges.topic_id} and found.topic_id != ranges.topic_id
+        other = ranges.is_other(found)
         if finished or (other and self._skipping.expired):
             # What follows on another topic's ranges has to begin.
             ranges.end = -1 if other else found.end
@@ -278,41 +248,37 @@ class Materializer:
             done.unjudged += found.base - was
         return found
 
-    async def _write(self, output: ExactlyOnceOutput, number: int, span: _Span, done: Materialized) -> None:
-        """Write what passes of a span, and the position behind it, in one transaction."""
+    async def _write(self, producer: Producer, number: int, run: VerdictRun, done: Materialized) -> None:
+        """Write what passes of a run of ranges, and the position behind it, in one transaction."""
         source = TopicPartition(self._source, number)
         first = (await bounds(self._client, [source]))[source].start
-        output.begin()
-        reached(CommitStep.BEGUN, self._name)
-        seen = await self._copy(output, source, span, first, done)
-        done.expired += self._compare(source, span.verdicts, seen, first)
-        await output.flush()
-        reached(CommitStep.OUTPUT, self._name)
-        if done.records:
-            done.sink_end = output.next_offset(self._sink, number)
-        done.stop, done.source_end = span.after, span.end
-        note = self._note(done, span.after)
-        await output.commit({number: span.after}, lambda: reached(CommitStep.OFFSETS, self._name), note)
-        reached(CommitStep.ENDED, self._name)
+        async with transaction(producer, self._name, self._verdicts, name=self._name) as writing:
+            seen = await self._copy(writing, source, run, first, done)
+            done.expired += self._compare(source, run.verdicts, seen, first)
+            await writing.written(CommitStep.OUTPUT)
+            if done.records:
+                done.sink_end = writing.next_offset(self._sink, number)
+            done.stop, done.source_end = run.after, run.end
+            await writing.done({number: run.after}, self._note(done, run.after))
 
     async def _copy(
-        self, output: ExactlyOnceOutput, source: TopicPartition, span: _Span, first: int, done: Materialized
+        self, writing: Transaction, source: TopicPartition, run: VerdictRun, first: int, done: Materialized
     ) -> RangeSums:
-        """Send what passes of a span; returns what the source has of it, from its ``first`` offset on."""
-        skipped = np.concatenate([each.skipped for each in span.verdicts])
-        seen, start = RangeSums(), max(span.base, first)
-        if start >= span.end:
+        """Send what passes of a run; returns what the source has of it, from its ``first`` offset on."""
+        skipped = np.concatenate([each.skipped for each in run.verdicts])
+        seen, start = RangeSums(), max(run.base, first)
+        if start >= run.end:
             return seen
         reader = PartitionReader(self._client, self._decoder, source, _READ)
-        async with aclosing(reader.pieces(start, span.end)) as pieces:
+        async with aclosing(reader.pieces(start, run.end)) as pieces:
             async for piece in pieces:
-                seen.take(piece, span.end)
-                cut = int(piece.columns.offset.searchsorted(span.end))
+                seen.take(piece, run.end)
+                cut = int(piece.columns.offset.searchsorted(run.end))
                 some = before(piece, cut) if cut < len(piece.columns) else piece
                 stays = np.isin(some.columns.offset, skipped).view(np.uint8)
                 done.records += int(np.count_nonzero(stays == 0))
                 done.skipped += int(np.count_nonzero(stays))
-                await output.send(self._sink, source.partition, self._encoded(some, stays, source.partition))
+                await writing.send(self._sink, source.partition, self._encoded(some, stays, source.partition))
         return seen
 
     def _encoded(self, piece: Piece, stays: NDArray[np.uint8], number: int) -> list[EncodedBatch]:

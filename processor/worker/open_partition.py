@@ -157,6 +157,7 @@ class PartitionOpener:
         table.flush()
         judge.load(table)
         self._context.escapes.watch(self._work.hop, judge, tp.partition)
+        judge.compare_drops(self._context.failures_of(self._work.hop).passed, tp.partition)
         partition = OpenPartition(tp.partition, table, judge, started, stable=limits.stable)
         partition.changelog_end = table.changelog_end
         partition.verdicts = self._draft(tp, started, before)

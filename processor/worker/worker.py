@@ -147,7 +147,7 @@ class Worker:
             self._drain,
             self._take_over_sink,
         )
-        await self._context.escapes.start()
+        self._context.escapes.start()
         await self._membership.join(self)
         self._tasks += [
             asyncio.create_task(self._watch_group(self._membership), name="group"),

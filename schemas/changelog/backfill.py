@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
-from schemas.changelog.values import CRC, CorruptStateError, opened, sealed
+from schemas.changelog.values import CRC, CorruptStateError, name_at, named, opened, require_end, sealed
 
 BACKFILL_KEY = b"H"
 DIGEST_BYTES = 16
@@ -44,9 +44,8 @@ class BackfillProgress:
 
     def encode(self) -> bytes:
         """Return the value under `BACKFILL_KEY`."""
-        name = self.run.encode()
         head = _HEAD.pack(1, self.slots, self.blocks, self.digest)
-        return sealed(BACKFILL_KEY, head + bytes([len(name)]) + name)
+        return sealed(BACKFILL_KEY, head + named(self.run))
 
     @classmethod
     def decode(cls, value: bytes) -> BackfillProgress:
@@ -58,7 +57,8 @@ class BackfillProgress:
         body = opened(BACKFILL_KEY, value, max(_HEAD.size, len(value) - CRC.size))
         _, slots, blocks, digest = _HEAD.unpack_from(body)
         try:
-            run = body[_HEAD.size + 1 :].decode()
-        except UnicodeDecodeError as error:
+            run, at = name_at(body, _HEAD.size)
+        except (IndexError, UnicodeDecodeError) as error:
             raise CorruptStateError(f"the value under {BACKFILL_KEY!r} names no run") from error
+        require_end(BACKFILL_KEY, body, at)
         return cls(run, digest, blocks, slots)

@@ -10,20 +10,19 @@ first and a CRC-32C last::
               b"\xffP" u64    local state only: a page of ids, by the number of its first
               b"\x00J" u64    local state only: from which changelog offset on ids from that number on lie
 
-    ids       | version u8 = 2 | secret 16 B | clock i64 | next number u64 | floor u64 | trace ... | crc u32 |
-
-    ids       | version u8 = 3 | as above, to floor | size u8, backfill | trace ... | crc u32 |
+    ids       | version u8 = 1 | secret 16 B | clock i64 | next number u64 | floor u64 | size u8, backfill
+              | trace ... | crc u32 |
 
     place     | version u8 = 1 | changelog offset i64 | crc u32 |
 
-Blocks and pages are drawn in `processor.engine.ids.page`: pages of version 2 have fingerprints beside the ids,
-and some of them hold records of ids that collided. ``secret`` keys the hashes that identify ids, fingerprints
+Blocks and pages are drawn in `processor.engine.ids.page`: some have fingerprints beside the ids,
+and some hold records of ids that collided. ``secret`` keys the hashes that identify ids, fingerprints
 and new ids; it is made with a partition's first commit and never changes, not by a reset either. ``clock`` is
 the partition's, ms, after the commit's last record, and the lowest i64 before the first; ``next number`` is
 that of the next id to be remembered. All ids below ``floor`` are expired: a changelog that begins at or below
-it is whole. The trace says how the clock came to what it says (`schemas.changelog.clock`); version 1 has none,
-and in the local state it has no limits. Version 3 is that of a state that began with a backfill
-(`schemas.changelog.backfill`), and says its name; what it has brought has no source record for an owner.
+it is whole. The trace says how the clock came to what it says (`schemas.changelog.clock`); in the
+local state it has no limits. The state that began with a backfill (`schemas.changelog.backfill`) says its name,
+of which others have none; what it has brought has no source record for an owner.
 
 Of one commit the blocks come first, this record after them, the position last. Nothing is ever written again
 under the key of a block: such a changelog is not compacted, and never deleted by time. What all ids of are
@@ -37,22 +36,18 @@ import struct
 from dataclasses import dataclass
 
 from schemas.changelog.clock import ClockTrace
-from schemas.changelog.values import CRC, CorruptStateError, opened, sealed
+from schemas.changelog.values import CRC, CorruptStateError, name_at, named, opened, sealed
 
 IDS_KEY = b"I"
 ID_BLOCK_KIND = b"B"
 ORIGIN_COPY_KEY = b"o"
 ID_PAGE_KIND = b"\xffP"
-EARLIER_PAGE_KIND = b"\x00I"
-"""What builds before the first release kept pages under."""
 ID_PLACE_KIND = b"\x00J"
 SECRET_BYTES = 16
 _IDS = struct.Struct(">B16sqQQ")
 _PLACE = struct.Struct(">Bq")
 _NUMBER = struct.Struct(">Q")
 _VERSION = 1
-_TRACED_VERSION = 2
-_BACKFILLED_VERSION = 3
 _NOTHING_SAID = ClockTrace()
 
 
@@ -81,10 +76,8 @@ class IdState:
 
     def encode(self) -> bytes:
         """Return the value under `IDS_KEY`."""
-        version = _BACKFILLED_VERSION if self.backfill else _TRACED_VERSION
-        head = _IDS.pack(version, self.secret, self.clock_ms, self.next_number, self.floor)
-        name = self.backfill.encode()
-        return sealed(IDS_KEY, head + (bytes([len(name)]) + name if name else b"") + self.trace.encode())
+        head = _IDS.pack(_VERSION, self.secret, self.clock_ms, self.next_number, self.floor)
+        return sealed(IDS_KEY, head + named(self.backfill) + self.trace.encode())
 
     @classmethod
     def decode(cls, value: bytes) -> IdState:
@@ -93,17 +86,9 @@ class IdState:
         Raises:
             CorruptStateError: It is not one, or not whole.
         """
-        version = value[0] if value else 0
-        if version not in {_TRACED_VERSION, _BACKFILLED_VERSION}:
-            _, *fields = _IDS.unpack(opened(IDS_KEY, value, _IDS.size))
-            return cls(*fields)
-        size = max(_IDS.size, len(value) - CRC.size)
-        body = opened(IDS_KEY, value, size, version)
-        at, backfill = _IDS.size, ""
+        body = opened(IDS_KEY, value, max(_IDS.size, len(value) - CRC.size))
         try:
-            if version == _BACKFILLED_VERSION:
-                begin, at = at + 1, at + 1 + body[at]
-                backfill = body[begin:at].decode()
+            backfill, at = name_at(body, _IDS.size)
             trace = ClockTrace.decode(body[at:])
         except (ValueError, IndexError) as error:
             raise CorruptStateError(f"the value under {IDS_KEY!r}: {error}") from error

@@ -20,8 +20,8 @@ kind; what follows depends on it::
 S. All integers are big-endian. Every value begins with its version and ends with a CRC-32C over key and value:
 it finds a record under a wrong key, a cut one and a flipped bit.
 
-Versions: a reader refuses a version that it does not know and says so; it never guesses. A new field is a new
-version; old ones stay readable.
+Versions: all are 1. A reader refuses a version that it does not know and says so; it never guesses. A new field
+is a new version, and from the first release on old ones stay readable.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ LOCAL_KEY = b"\x00L"
 BLOCK_KIND = b"\x00B"
 BLOCKS_KEY = b"\x00S"
 BROUGHT_KIND = b"G"
-OF_IDS = (b"I", b"B", b"o", b"H", b"\xffP", b"\x00J", b"\x00E", b"\x00F", b"\x00R", b"\xffR")
+OF_IDS = (b"I", b"B", b"o", b"H", b"\xffP", b"\x00J", b"\x00E", b"\x00F")
 """What keys of mode insert-id begin with."""
 
 CRC = struct.Struct(">I")
@@ -55,15 +55,36 @@ def sealed(key: bytes, body: bytes) -> bytes:
     return body + CRC.pack(google_crc32c.extend(google_crc32c.value(key), body))
 
 
-def opened(key: bytes, value: bytes, size: int, version: int = _VERSION) -> bytes:
+def opened(key: bytes, value: bytes, size: int) -> bytes:
     """Return the body of ``size`` bytes of a value; raises `CorruptStateError` if it is not that."""
     if not value:
         raise CorruptStateError(f"the value under {key!r} is empty")
-    if value[0] != version:
-        raise CorruptStateError(f"the value under {key!r} has version {value[0]}, this Seqmark reads {version}")
+    if value[0] != _VERSION:
+        raise CorruptStateError(
+            f"the value under {key!r} has version {value[0]}, this Seqmark reads {_VERSION}: a newer one has "
+            "written it, and has to go on with it, or one of before the first release, which nobody reads"
+        )
     if len(value) != size + CRC.size:
         raise CorruptStateError(f"the value under {key!r} has {len(value)} bytes, expected {size + CRC.size}")
     body, crc = value[:size], CRC.unpack(value[size:])[0]
     if google_crc32c.extend(google_crc32c.value(key), body) != crc:
         raise CorruptStateError(f"the value under {key!r} fails its checksum")
     return body
+
+
+def named(text: str) -> bytes:
+    """Return a name with its size before it; topic names, which hold both, have at most 249 bytes."""
+    encoded = text.encode()
+    return bytes([len(encoded)]) + encoded
+
+
+def name_at(body: bytes, at: int) -> tuple[str, int]:
+    """Return the name that stands at ``at``, and where it ends."""
+    end = at + 1 + body[at]
+    return body[at + 1 : end].decode(), end
+
+
+def require_end(key: bytes, body: bytes, at: int) -> None:
+    """Raise `CorruptStateError` where a body does not end at ``at``."""
+    if at != len(body):
+        raise CorruptStateError(f"the value under {key!r} is cut, or too long")

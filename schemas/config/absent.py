@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
+
+from schemas.near import alike
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -28,7 +29,7 @@ def absent_topic(topic: str, pipelines: Sequence[Pipeline], existing: Iterable[s
             f"it with `seqmark topics`"
         )
     clean = {each.sink: each.name for each in pipelines if each.sink is not None}
-    near = difflib.get_close_matches(topic, list(dict.fromkeys([*clean, *sorted(existing)])), n=3)
+    near = alike(topic, list(dict.fromkeys([*clean, *sorted(existing)])))
     if near:
         told = " or ".join(
             f"{each} (the clean topic of pipeline {clean[each]})" if each in clean else each for each in near

@@ -132,7 +132,7 @@ class FileBatch(ConfigTable):
         description="Folder for rows that cannot be judged; not set: the run stops at the first.",
     )
     id: Annotated[list[InputColumn], Field(min_length=1)] = Field(
-        description="The columns that make an id: of strings, whole numbers or bytes."
+        description="The columns that make an id: of strings, whole numbers, booleans or bytes."
     )
     event_time: InputColumn = Field(
         description="The column with the time of the event, which decides which copy is first, and the date: a "

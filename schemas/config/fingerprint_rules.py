@@ -31,7 +31,12 @@ def fingerprint_violations(
     """
     action = dedup.get("on_collision")
     if "fingerprint" in written:
-        yield from _unconfirmed(dedup)
+        if dedup.get("backend") == "bloom":
+            message = (
+                "Bloom filters keep no fingerprints: leave it out; "
+                'or take backend = "exact", without the table bloom'
+            )
+            yield ("fingerprint",), message
         yield from uncounted_violation(("fingerprint",), written["fingerprint"])
     elif "on_collision" in written:
         yield ("on_collision",), "needs a fingerprint: without one no record is a collision"
@@ -51,15 +56,6 @@ def uncounted_violation(where: Where, table: Any) -> Iterator[Violation]:
         yield (*where, "exclude"), 'has no effect with of = "bytes": nothing is read of the value'
 
 
-def _unconfirmed(dedup: Mapping[str, Any]) -> Iterator[Violation]:
-    if dedup.get("backend") == "bloom" and dedup["bloom"].get("confirm") is False:
-        message = (
-            "unconfirmed filters keep no fingerprints: with a fingerprint leave it out, or take "
-            'backend = "exact"'
-        )
-        yield ("bloom", "confirm"), message
-
-
 def _rename(rename: Mapping[str, Any], parts: Sequence[IdPart] | None) -> Iterator[Violation]:
     to, keep = rename.get("to"), rename.get("keep")
     if to is not None and parts is not None and to not in (can := _renamable(parts)):
@@ -71,9 +67,13 @@ def _rename(rename: Mapping[str, Any], parts: Sequence[IdPart] | None) -> Iterat
         yield ("rename", "keep"), "must be another member than rename.to, neither around it nor inside"
 
 
-_NONE = "and none of this one can be renamed: keys and content cannot"
+_NONE = (
+    "and none of this one can be renamed: only headers and fields of the value can, neither normalised, nor in "
+    "any, nor through a string"
+)
 
 
 def _renamable(parts: Sequence[IdPart]) -> list[str]:
-    pointers = [part.pointer for part in parts if isinstance(part, ValueId)]
-    return [*pointers, *(f"header:{part.name}" for part in parts if isinstance(part, HeaderId))]
+    plain = [part for part in parts if isinstance(part, ValueId | HeaderId) and not part.normalise]
+    pointers = [part.pointer for part in plain if isinstance(part, ValueId) and "|/" not in part.pointer]
+    return [*pointers, *(f"header:{part.name}" for part in plain if isinstance(part, HeaderId))]

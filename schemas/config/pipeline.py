@@ -17,7 +17,6 @@ class InternalTopic(StrEnum):
     POSITIONS = "positions"
     INDEX = "index"
     ROUTE_INDEX = "route-index"
-    SAMPLE = "sample"
 
     def of(self, application_id: str, pipeline: str) -> str:
         """Return the name of a pipeline's."""
@@ -66,6 +65,11 @@ class Pipeline(ConfigTable):
     def sequence_dedup(self) -> WatermarkDedup | None:
         """`dedup` where records are judged by sequences."""
         return self.dedup if isinstance(self.dedup, WatermarkDedup) else None
+
+    @property
+    def sequences_wrap(self) -> bool:
+        """Whether records are judged by sequences that begin again."""
+        return self.sequence_dedup is not None and self.sequence_dedup.wraps > 0
 
     @property
     def routed(self) -> bool:

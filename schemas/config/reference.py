@@ -6,19 +6,20 @@ messages (which keys are known here, where in the file is pydantic's location?).
 
 from __future__ import annotations
 
+import json
 import types
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel, SecretStr, Tag
 from pydantic_core import PydanticUndefined
 
 from schemas.config.settings import Settings
 from schemas.config.values import DurationMark, SizeMark, duration_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from pydantic.fields import FieldInfo
 
@@ -92,6 +93,9 @@ def place(location: Sequence[str | int]) -> ConfigPath:
     for step in location:
         if step == "[key]":  # pydantic's word for a key that is wrong itself; it stands before
             continue
+        if step in (told := _told_forms(annotation)):
+            annotation = told[step]
+            continue
         known = variants(annotation)
         if isinstance(step, str) and step in known and "" not in known:
             annotation = known[step]
@@ -139,6 +143,12 @@ def is_single(annotation: Any) -> bool:
     return not any(_is_model(each) or get_origin(each) in {list, dict} for each in _members(annotation))
 
 
+def is_word_or_table(annotation: Any) -> bool:
+    """Return whether a value may be one word, and a table or a list as well."""
+    members = _members(annotation)
+    return str in members and any(map(_is_model, members))
+
+
 def is_list(annotation: Any) -> bool:
     """Return whether values of this type are lists."""
     return any(get_origin(each) is list for each in _members(annotation))
@@ -167,10 +177,18 @@ def key_names() -> set[str]:
     return {key.path[-1] for key in every} - secret
 
 
-def _keys(model: type[BaseModel], path: tuple[str, ...], variant: str) -> Iterator[Key]:
+def _keys(
+    model: type[BaseModel], path: tuple[str, ...], variant: str, beside: Collection[type[BaseModel]] = ()
+) -> Iterator[Key]:
+    """Yield the keys of a model; ``beside``: the forms of its table, not described again inside."""
     for key, field in fields_by_key(model).items():
         here = (*path, key)
         annotation = field.annotation
+        inside = variants(_below(annotation, 0)).values() if is_list(annotation) else ()
+        # The forms of these tables stand elsewhere.
+        if is_word_or_table(annotation) or (inside and {*inside} <= {*beside}):
+            yield Key(here, variant, _type_text(field), _default_text(field), field.description or "")
+            continue
         if is_list(annotation) and variants(_below(annotation, 0)):
             annotation, here = _below(annotation, 0), (*here, "N")
         forms = variants(annotation)
@@ -183,7 +201,7 @@ def _keys(model: type[BaseModel], path: tuple[str, ...], variant: str) -> Iterat
         for form in dict.fromkeys(forms.values()):
             chosen, tags = _tags(form)
             told = variant if "" in forms else f"{chosen} = " + " or ".join(f'"{tag}"' for tag in tags)
-            yield from _keys(form, here, told)
+            yield from _keys(form, here, told, forms.values())
 
 
 def _members(annotation: Any) -> list[Any]:
@@ -196,8 +214,19 @@ def _members(annotation: Any) -> list[Any]:
     return [] if annotation in {None, type(None)} else [annotation]
 
 
+def _told_forms(annotation: Any) -> dict[str | int, Any]:
+    """Return what a union has by the names that a function of its own tells them by, as in `schemas.config`."""
+    forms: dict[str | int, Any] = {}
+    for part in get_args(annotation) if get_origin(annotation) in {Union, types.UnionType} else ():
+        forms |= {mark.tag: part for mark in _marks(part) if isinstance(mark, Tag)}
+    return forms
+
+
 def _alternatives(annotation: Any) -> list[Any]:
-    return list(variants(annotation).values()) or [annotation]
+    models = list(variants(annotation).values())
+    return (
+        [*models, *(each for each in _members(annotation) if not _is_model(each))] if models else [annotation]
+    )
 
 
 def _below(annotation: Any, step: str | int) -> Any:
@@ -243,12 +272,14 @@ def _type_text(field: FieldInfo) -> str:
         if get_origin(each) is Literal:
             words += [f'"{value}"' for value in get_args(each)]
         elif get_origin(each) is list:
-            words.append("list of strings")
+            words.append("list of tables" if variants(get_args(each)[0]) else "list of strings")
+        elif _is_model(each):
+            words.append("table")
         elif get_origin(each) is dict:
             words.append("table of strings")
         else:
             words.append(_TYPE_WORDS[each])
-    return " or ".join(words)
+    return " or ".join(dict.fromkeys(words))
 
 
 _TYPE_WORDS: Mapping[Any, str] = {
@@ -272,5 +303,5 @@ def _default_text(field: FieldInfo) -> str | None:
     if isinstance(default, bool):
         return str(default).lower()
     if isinstance(default, str | Path):
-        return f'"{default}"'
+        return json.dumps(str(default), ensure_ascii=False)
     return str(default)

@@ -17,7 +17,15 @@ from schemas.config.aggregate_rules import aggregate_violations
 from schemas.config.aggregates import Sink
 from schemas.config.batch_rules import batch_violations
 from schemas.config.batches import FileBatch
-from schemas.config.dedup import MOST_VALUE_PARTS, BloomOptions, Fingerprint, InsertIdDedup, Rename
+from schemas.config.dedup import (
+    MOST_VALUE_PARTS,
+    BloomOptions,
+    Fingerprint,
+    HeaderSource,
+    InsertIdDedup,
+    Rename,
+    WatermarkDedup,
+)
 from schemas.config.fingerprint_rules import fingerprint_violations, uncounted_violation
 from schemas.config.kafka import Kafka
 from schemas.config.pipeline import InternalTopic, Pipeline
@@ -28,6 +36,7 @@ Where = tuple[str | int, ...]
 Violation = tuple[Where, str]
 Right = dict[str, Any]
 
+_INT32_END = 2**31
 _ROLES = ("source", "sink", "verdicts", "duplicates", "quarantine")
 
 
@@ -63,6 +72,7 @@ def violations(raw: Mapping[str, Any]) -> Iterator[Violation]:
     for index, each in enumerate(_tables(raw.get("pipelines"))):
         where, dedup = ("pipelines", index, "dedup"), _table(each.get("dedup"))
         yield from _dedup(where, dedup)
+        yield from _sequence(where, dedup)
         yield from _fingerprint(where, dedup, quarantine="quarantine" in each)
         yield from _output(where[:2], each, worker.get("guarantee"))
     yield from _guarantee(worker, _tables(raw.get("pipelines")))
@@ -146,6 +156,13 @@ def _guarantee(worker: Right, pipelines: Sequence[Mapping[str, Any]]) -> Iterato
     with_ids = any(_table(each.get("dedup")).get("mode") == "insert-id" for each in pipelines)
     if with_ids and worker.get("guarantee") == "at_least_once":
         message = 'at_least_once does not work with insert-id yet: use "exactly_once"'
+        yield ("worker", "guarantee"), message
+    wrapping = any("wraps" in _table(_table(each.get("dedup")).get("sequence")) for each in pipelines)
+    if wrapping and worker.get("guarantee") == "at_least_once":
+        message = (
+            "at_least_once does not work with sequence.wraps: a worker that was paused may write an older "
+            'watermark, of which new numbers are not ahead any more: use "exactly_once"'
+        )
         yield ("worker", "guarantee"), message
 
 
@@ -254,15 +271,17 @@ def _dedup(where: Where, written: Mapping[str, Any]) -> Iterator[Violation]:
     dedup = _right(InsertIdDedup, written)
     bloom = written.get("bloom")
     if bloom is not None and dedup.get("backend") == "exact":
-        yield (*where, "bloom"), 'has no effect with backend "exact"; write backend = "bloom"'
-    parts = _tables(written.get("id"))
-    contents = [number for number, part in enumerate(parts) if part.get("from") == "content"]
-    for number in contents[1:]:
-        yield (*where, "id", number), f"is the content once more: id.{contents[0]} is, and it counts as a whole"
-    for number in contents:
-        yield from uncounted_violation((*where, "id", number), parts[number])
-    excluding = [*(parts[number] for number in contents), _table(written.get("fingerprint"))]
-    values = sum(part.get("from") == "value" for part in parts) + sum(map(_excluded, excluding))
+        instead = "" if "fingerprint" in written else ', or write backend = "bloom"'
+        yield (*where, "bloom"), f'has no effect with backend "exact": leave it out{instead}'
+    parts = dict(_plain_parts(written.get("id")))
+    contents = [below for below, part in parts.items() if part.get("from") == "content"]
+    for below in contents[1:]:
+        first = ".".join(map(str, ("id", *contents[0][:1], *contents[0][2:])))
+        yield (*where, "id", *below), f"is the content once more: {first} is, and it counts as a whole"
+    for below in contents:
+        yield from uncounted_violation((*where, "id", *below), parts[below])
+    excluding = [*(parts[below] for below in contents), _table(written.get("fingerprint"))]
+    values = sum(part.get("from") == "value" for part in parts.values()) + sum(map(_excluded, excluding))
     values += str(_table(written.get("rename")).get("keep")).startswith("/")
     if values > MOST_VALUE_PARTS:
         also = ", those of fingerprint and rename included" if "fingerprint" in written else ""
@@ -278,6 +297,46 @@ def _dedup(where: Where, written: Mapping[str, Any]) -> Iterator[Violation]:
         yield (*where, "bloom", "bucket"), message
 
 
+def _sequence(where: Where, written: Mapping[str, Any]) -> Iterator[Violation]:
+    if written.get("mode") != "watermark":
+        return
+    source = _right(HeaderSource, written.get("sequence"))
+    wraps, window = source.get("wraps"), _right(WatermarkDedup, written).get("reorder_window")
+    if wraps and window and 2 * window >= wraps:
+        message = (
+            f"must be less than half of sequence.wraps ({wraps:,}), at most {(wraps - 1) // 2:,}: what lies "
+            "further back is ahead"
+        )
+        yield (*where, "reorder_window"), message
+    if wraps and wraps > _INT32_END and source.get("from_") == "header" and source.get("format") == "int32":
+        message = f'is more than int32 holds, which is signed (at most {_INT32_END:,}): use "int64" or "text"'
+        yield (*where, "sequence", "wraps"), message
+    scope = written.get("scope")
+    of_value = sum(
+        part.get("from") == "value" or str(part).startswith("value:")
+        for _, part in _plain_parts(scope if isinstance(scope, list) else [scope])
+    )
+    if of_value > MOST_VALUE_PARTS:
+        yield (
+            (*where, "scope"),
+            f"has {of_value} parts in the value, at most {MOST_VALUE_PARTS} are read of one",
+        )
+    epoch = _table(written.get("epoch"))
+    if epoch.get("order") == "change" and "format" in epoch:
+        message = 'has no effect with order "change", which compares bytes as they are: leave it out'
+        yield (*where, "epoch", "format"), message
+
+
+def _plain_parts(written: Any) -> Iterator[tuple[Where, Mapping[str, Any]]]:
+    """Yield the parts of an id with their places in it, those inside of ``any`` in its place."""
+    for number, part in enumerate(_tables(written)):
+        if "any" not in part:
+            yield (number,), part
+        for inner, below in enumerate(_tables(part.get("any"))):
+            # The form of the table, then its key of the same name: as pydantic says where an error is.
+            yield (number, "any", "any", inner), below
+
+
 def _excluded(written: Mapping[str, Any]) -> int:
     exclude = written.get("exclude")
     return len(exclude) if isinstance(exclude, list) else 0
@@ -287,7 +346,7 @@ def _fingerprint(where: Where, written: Mapping[str, Any], *, quarantine: bool) 
     if written.get("mode") != "insert-id":
         return
     dedup = _right(InsertIdDedup, written)
-    for key, model in (("bloom", BloomOptions), ("fingerprint", Fingerprint), ("rename", Rename)):
+    for key, model in (("fingerprint", Fingerprint), ("rename", Rename)):
         dedup[key] = _right(model, written.get(key))
     for below, message in fingerprint_violations(dedup, written, quarantine=quarantine):
         yield (*where, *below), message

@@ -15,6 +15,8 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]+")
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
 _DURATION = re.compile(r"([0-9]+)(?:(s|m|h|d)| (second|minute|hour|day|week)s?)", re.ASCII)
 _POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
+# Through a value that is a JSON string itself a | comes first; `|/` inside needs no form of its own.
+_DEEP_POINTER = re.compile(rf"(?:\|+(?=/))?{_POINTER.pattern}")
 _ADDRESS = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[^\s:,\[\]/]+):([0-9]{1,5})", re.ASCII)
 _SERVERS = re.compile(rf"\s*{_ADDRESS.pattern}\s*(?:,\s*{_ADDRESS.pattern}\s*)*")
 _ENDPOINT = re.compile(r"https?://[^\s/@?#]+(?:/[^\s@?#]*)?")
@@ -121,6 +123,16 @@ def _pointer(value: str) -> str:
     return value
 
 
+def is_deep_pointer(value: str) -> bool:
+    """Return whether this is a JSON pointer, which may go through JSON in strings."""
+    return _DEEP_POINTER.fullmatch(value) is not None
+
+
+def deep_pointer(value: str) -> str:
+    """Return a pointer that may go through JSON in strings; raises `PydanticCustomError` where it is none."""
+    return value if is_deep_pointer(value) else _pointer(value)
+
+
 def _text(value: str) -> str:
     if not value.strip():
         raise wrong("must not be empty")
@@ -202,6 +214,8 @@ ModelName = Annotated[str, AfterValidator(_model)]
 Name = Annotated[str, AfterValidator(_name), FormMark(_NAME)]
 Topic = Annotated[str, AfterValidator(_topic), FormMark(_TOPIC)]
 Pointer = Annotated[str, AfterValidator(_pointer), FormMark(_POINTER)]
+DeepPointer = Annotated[str, AfterValidator(deep_pointer), FormMark(_DEEP_POINTER)]
+"""A pointer that may go through JSON in strings: ``/data|/uuid``: /uuid in the JSON that /data holds."""
 Text = Annotated[str, AfterValidator(_text)]
 Servers = Annotated[str, AfterValidator(_servers), FormMark(_SERVERS)]
 Endpoint = Annotated[str, AfterValidator(_endpoint), FormMark(_ENDPOINT)]

@@ -60,9 +60,9 @@ class WorkerOptions(ConfigTable):
     )
     escape_gauge: bool = Field(
         default=True,
-        description="Estimate by a sample of ids how many duplicates escape (mode insert-id): up to 20 MB, "
-        "about 0.2 % of a core, up to 1 % where a hundred partitions commit ten times a second. Workers share "
-        "it by an internal topic.",
+        description="Estimate by a sample of ids how many duplicates escape (mode insert-id): up to 18 MB, "
+        "about 0.2 % of a core, up to 1 % where a hundred partitions commit ten times a second. Each worker "
+        "knows what it has judged itself since its start.",
     )
     memory_limit: SizeBytes | None = Field(
         default=None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING
 
 from schemas.config.aggregates import AggregateCall, aggregate_call
@@ -18,6 +17,7 @@ from schemas.event.types import (
     TimestampType,
     describe,
 )
+from schemas.near import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,6 +91,4 @@ def _aggregate(key: str, call: AggregateCall, model: EventModel) -> Iterator[Fau
 
 def _unknown(path: str, model: EventModel) -> str:
     known = model.paths()
-    close = difflib.get_close_matches(path, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
-    return f"{model.name} has no column {path}; {hint}"
+    return f"{model.name} has no column {path}; " + did_you_mean(path, known, f"known: {', '.join(known)}")

@@ -7,7 +7,6 @@ model writes as JSON, or says of each value that it cannot; what would need a gu
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import pkgutil
 import re
@@ -21,6 +20,7 @@ from pydantic import BaseModel
 from schemas import events
 from schemas.event.derive import Derivation
 from schemas.event.types import FieldType, ObjectType
+from schemas.near import did_you_mean, near
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -155,10 +155,9 @@ def _unimportable(module: str, error: Exception) -> str:
 def _models(module: ModuleType, meant: str) -> str:
     """Return which model of a module may be meant, or those that there are."""
     known = [key for key, each in vars(module).items() if _is_model(each)]
-    close = difflib.get_close_matches(meant, known, n=1)
     some = ", ".join([*known[:_MOST_NAMES], *["…"][: len(known) > _MOST_NAMES]])
     there = f"models in it: {some}" if known else "there is no model in it"
-    return f"did you mean {close[0]}? {there}" if close else there
+    return f"{did_you_mean(meant, known)} {there}".lstrip()
 
 
 def _near_module(missing: str) -> str:
@@ -166,8 +165,8 @@ def _near_module(missing: str) -> str:
     package, _, last = missing.rpartition(".")
     # What is missing is below a package that was found: the import of that went well.
     places = getattr(sys.modules.get(package), "__path__", None) if package else None
-    close = difflib.get_close_matches(last, [each.name for each in pkgutil.iter_modules(places)], n=1)
-    return f" (did you mean {f'{package}.{close[0]}' if package else close[0]}?)" if close else ""
+    close = near(last, [each.name for each in pkgutil.iter_modules(places)])
+    return f" (did you mean {f'{package}.{close}' if package else close}?)" if close else ""
 
 
 def _is_model(value: Any) -> bool:

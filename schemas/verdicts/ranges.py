@@ -30,6 +30,10 @@ class VerdictRanges:
     topic_id: bytes = UNKNOWN_TOPIC
     end: int | None = None
 
+    def is_other(self, found: VerdictRecord) -> bool:
+        """Return whether a record was made from another topic by the source's name, as far as is known."""
+        return UNKNOWN_TOPIC not in {found.topic_id, self.topic_id} and found.topic_id != self.topic_id
+
     def go_on_behind_lost(self, value: bytes | None) -> None:
         """Let the next record leave a gap behind the one before: verdicts in between are lost.
 
@@ -51,7 +55,7 @@ class VerdictRanges:
             raise CorruptVerdictError(
                 f"it is of source partition {found.partition}, and not of {self.partition}"
             )
-        if UNKNOWN_TOPIC not in {found.topic_id, self.topic_id} and found.topic_id != self.topic_id:
+        if self.is_other(found):
             raise CorruptVerdictError(
                 "it was made from another topic by the source's name, which was deleted and made anew"
             )

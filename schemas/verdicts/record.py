@@ -75,6 +75,7 @@ FAULTS = (
     "out_of_range",
     "scope_too_large",
     "id_collision",
+    "value_malformed",
 )
 """By number, the code in quarantine's header ``seqmark.error``."""
 

@@ -10,6 +10,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from processor.errors import RebuildError
 from processor.kafka.client import TopicPartition
 from processor.state.changelog import ChangelogBounds
 
@@ -129,4 +130,8 @@ class MemoryChangelog:
                     return
 
     def _fetch(self, position: int) -> Chunk:
+        start = self._cluster.logs[self._tp].start
+        if position < start:
+            # Somebody else owns the slot by now, and has deleted what it needs no more.
+            raise RebuildError("changelog", f"{self.name}: it begins at {start}, and {position} was asked for")
         return self._cluster.fetch(self._tp.topic, self._tp.partition, position, self._wire.fetch_bytes)

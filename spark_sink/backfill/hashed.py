@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from processor.engine.rest import ANYWHERE, Fault
 from processor.errors import StopError
@@ -30,44 +32,6 @@ ROW = np.dtype([("partition", "<i8"), ("hash", "<u8", 2), ("fingerprint", "<u8")
 NO_OFFSET = -1
 _ROWS_AT_A_TIME = 1 << 20
 """40 MB, in the process that folds."""
-
-
-class Judgeable(Protocol):
-    """What a mode judges some rows by."""
-
-    def encoded(self, some: NDArray[np.int64], partition: NDArray[np.int64]) -> bytes:
-        """Return what is written of some rows.
-
-        Args:
-            some: Numbers of rows.
-            partition: int64[n], of all rows.
-        """
-        ...
-
-
-class RowColumns(NamedTuple):
-    """What was read of some rows.
-
-    Attributes:
-        what: By what they are judged.
-        time_ms: int64[n].
-        fault: uint8[n], `Fault` codes of rows that cannot be judged.
-        partition: int64[n], `ANYWHERE` where a row does not say it.
-        offset: int64[n], `NO_OFFSET` where a row does not say it; int64[0]: no row does.
-        sent_to: int64[n], the partition that an id is sent to; None: it stays in that of its row.
-    """
-
-    what: Judgeable
-    time_ms: NDArray[np.int64]
-    fault: NDArray[np.uint8]
-    partition: NDArray[np.int64]
-    offset: NDArray[np.int64]
-    sent_to: NDArray[np.int64] | None = None
-
-    @property
-    def place(self) -> NDArray[np.int64]:
-        """The partition that each is remembered in."""
-        return self.partition if self.sent_to is None else self.sent_to
 
 
 class RowHashes(NamedTuple):
@@ -89,6 +53,29 @@ class RowHashes(NamedTuple):
         made["partition"], made["hash"], made["time"] = partition[some], self.hash[some], self.time_ms[some]
         made["fingerprint"] = self.fingerprint[some] if self.fingerprint.size else 0
         return made.tobytes()
+
+
+class RowColumns(NamedTuple):
+    """What was read of some rows.
+
+    Attributes:
+        ids: Their ids.
+        fault: uint8[n], `Fault` codes of rows that cannot be judged.
+        partition: int64[n], `ANYWHERE` where a row does not say it.
+        offset: int64[n], `NO_OFFSET` where a row does not say it; int64[0]: no row does.
+        sent_to: int64[n], the partition that an id is sent to; None: it stays in that of its row.
+    """
+
+    ids: RowHashes
+    fault: NDArray[np.uint8]
+    partition: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    sent_to: NDArray[np.int64] | None = None
+
+    @property
+    def place(self) -> NDArray[np.int64]:
+        """The partition that each is remembered in."""
+        return self.partition if self.sent_to is None else self.sent_to
 
 
 class HashedSplit(NamedTuple):
@@ -156,7 +143,7 @@ class HashedRows:
         self._beyond += int(beyond.sum())
         some = np.flatnonzero(good & ~beyond)
         self._taken += np.bincount(block.place[some], minlength=self._plan.places)
-        return block.what.encoded(some, block.place)
+        return block.ids.encoded(some, block.place)
 
     def _require_offsets(self, numbers: NDArray[np.int64], block: RowColumns, good: NDArray[np.bool_]) -> None:
         nowhere = good & (block.offset < 0)
@@ -173,7 +160,7 @@ class HashedRows:
             where = np.clip(block.partition, 0, self._plan.partitions - 1)
             return block.offset >= np.array(self._plan.before, np.int64)[where]
         if self._plan.before_ms is not None:
-            return block.time_ms >= self._plan.before_ms
+            return block.ids.time_ms >= self._plan.before_ms
         return np.zeros(block.fault.size, np.bool_)
 
     def _require_placed(self, numbers: NDArray[np.int64], block: RowColumns, good: NDArray[np.bool_]) -> None:
@@ -207,14 +194,21 @@ def read_hashed(file: Path) -> Iterator[NDArray[np.void]]:
             yield some
 
 
-def merged_fault(*faults: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return per row the first fault of several columns."""
-    first = faults[0].copy()
-    for each in faults[1:]:
-        np.copyto(first, each, where=first == Fault.NONE)
-    return first
+def merged_fault(first: NDArray[np.uint8], second: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return per row the first fault of two columns."""
+    return np.where(first == Fault.NONE, second, first)
 
 
-def fault_of_absent(absent: NDArray[np.bool_]) -> NDArray[np.uint8]:
-    """Return ``field_missing`` where something is absent."""
-    return np.where(absent, np.uint8(Fault.FIELD_MISSING), np.uint8(Fault.NONE))
+def read_whole(column: Any) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return int64[n] whole numbers, and bool[n], where there is none.
+
+    Raises:
+        ValueError: The column has others, or too large ones.
+    """
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    try:
+        column = column.cast(pa.int64())
+    except pa.ArrowException as error:
+        raise ValueError(f"no whole number ({error})") from error
+    null = np.array(column.is_null().to_numpy(zero_copy_only=False), np.bool_)
+    return np.array(pc.fill_null(column, 0).to_numpy(zero_copy_only=False), np.int64), null

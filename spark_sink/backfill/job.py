@@ -18,6 +18,7 @@ from spark_sink.backfill.hashed import hashed_file, read_hashed
 from spark_sink.backfill.lines import hash_lines
 from spark_sink.backfill.tables import hash_rows, read_history_footer
 from spark_sink.batch.cluster import TaskCluster, files_session
+from spark_sink.batch.delta_inputs import find_delta_inputs
 from spark_sink.batch.inputs import (
     InputFile,
     digest,
@@ -27,8 +28,6 @@ from spark_sink.batch.inputs import (
     stamped,
     with_folders,
 )
-from spark_sink.batch.lake.inputs import find_delta_inputs
-from spark_sink.batch.lake.log import open_log
 from spark_sink.batch.plan import Split
 from spark_sink.batch.reader import committed_files
 from spark_sink.batch.rows.schema import schema_of
@@ -36,6 +35,7 @@ from spark_sink.batch.table.commits import read_snapshot
 from spark_sink.batch.table.counted import DELTA, PARQUET, table_format
 from spark_sink.batch.table.definition import read_definition
 from spark_sink.batch.table.layout import ROWS, TableLayout
+from spark_sink.batch.table.log import open_log
 from spark_sink.batch.tasks.inspect import splits_of
 
 if TYPE_CHECKING:
@@ -172,15 +172,14 @@ def read_clean_table(path: str) -> CleanTable:
 def hash_history(
     spark: SparkSession, plan: HistoryPlan, files: Sequence[InputFile], say: Callable[[str], None]
 ) -> tuple[HashedHistory, list[Path]]:
-    """Put the rows of a history aside; returns what came of it, and the files of hashed rows or of sequences.
+    """Put the rows of a history aside; returns what came of it, and the files of hashed rows.
 
     Raises:
         StopError: A file is cut, corrupt or has changed meanwhile, lacks a column, or a row is of no partition.
     """
     cluster = TaskCluster(spark)
     splits = _splits(cluster, plan)
-    doing = "hashing the ids" if plan.columns.sequences is None else "reading the sequences"
-    say(f"{doing} of {len(files):,} files, in {len(splits):,} parts")
+    say(f"hashing the ids of {len(files):,} files, in {len(splits):,} parts")
     warm_rest()  # workers then find the kernels compiled
     task = hash_lines if plan.format == "json" else hash_rows
     made = cluster.run(partial(task, plan), splits, "reading the history")

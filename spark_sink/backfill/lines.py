@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,19 +16,18 @@ from spark_sink.backfill.hashed import (
     RowColumns,
     RowHashes,
     merged_fault,
+    read_whole,
 )
-from spark_sink.backfill.sequences import pointers_of, sequences_of_lines
-from spark_sink.backfill.values import read_time_ms, read_whole, text_array
 from spark_sink.batch.rows.json_lines import read_lines, require_end
+from spark_sink.batch.rows.times import read_time_ms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from processor.engine.rest import JsonMatches, JsonRows
+    from processor.engine.rest import IdColumn, JsonMatches, JsonRows
     from spark_sink.backfill.plan import HistoryPlan
-    from spark_sink.backfill.sequences import ReadSequences
     from spark_sink.batch.plan import Split
     from spark_sink.batch.rows.json_lines import LineBlock
 
@@ -44,7 +43,7 @@ def hash_lines(plan: HistoryPlan, split: Split) -> HashedSplit:
 
 
 def _blocks(plan: HistoryPlan, path: str) -> Iterator[tuple[NDArray[np.int64], RowColumns]]:
-    reader = None if plan.columns.sequences is not None else _id_reader(plan)
+    reader = _id_reader(plan)
     for block in read_lines(path):
         try:
             yield block.rows, _columns(plan, reader, block, path)
@@ -60,18 +59,14 @@ def _id_reader(plan: HistoryPlan) -> JsonIds:
         # Where a record stood is no part of its content.
         exclude=None if plan.exclude is None else [*plan.exclude, *columns.beside_value],
         as_bytes=[at for at, each in enumerate(columns.id) if each.as_bytes],
+        normal=[each.normal for each in columns.id],
     )
 
 
-def _columns(plan: HistoryPlan, reader: JsonIds | None, block: LineBlock, path: str) -> RowColumns:
+def _columns(plan: HistoryPlan, reader: JsonIds, block: LineBlock, path: str) -> RowColumns:
     columns, text, count = plan.columns, block.text, block.rows.size
-    first = [] if columns.sequences is None else pointers_of(columns.sequences)
-    found = text.look_up(*first, *filter(None, (columns.time, columns.partition, columns.key, columns.offset)))
-    at = len(first)
-    times, late = np.zeros(count, np.int64), np.zeros(count, np.uint8)
-    if columns.time is not None:
-        times, late = _times(text, found, at)
-        at += 1
+    found = text.look_up(*filter(None, (columns.time, columns.partition, columns.key, columns.offset)))
+    (times, late), at = _times(text, found, 0), 1
     partition, offset = np.zeros(count, np.int64), np.zeros(0, np.int64)
     if columns.partition is not None:
         partition, at = _numbers(text, found, at, ANYWHERE), at + 1
@@ -81,19 +76,12 @@ def _columns(plan: HistoryPlan, reader: JsonIds | None, block: LineBlock, path: 
         at += 1
     if columns.offset is not None:
         offset = _numbers(text, found, at, NO_OFFSET)
-    what: RowHashes | ReadSequences
-    sent_to = None
-    if columns.sequences is not None:
-        what = sequences_of_lines(columns.sequences, text, found)
-        wrong = what.fault
-    else:
-        assert reader is not None  # noqa: S101 - where there are no sequences there are ids
-        read = reader.read(text)
-        ids = read.ids
-        what, wrong = RowHashes(ids.hash, ids.fingerprint, times), ids.fault
-        sent_to = None if plan.route is None else routed_partitions(read, plan.route)
-    require_end(block, wrong, path)
-    return RowColumns(what, times, merged_fault(wrong, late), partition, offset, sent_to)
+    read = reader.read(text)
+    ids = read.ids
+    sent_to = None if plan.route is None else routed_partitions(read, plan.route)
+    require_end(block, ids.fault, path)
+    hashes = RowHashes(ids.hash, ids.fingerprint, times)
+    return RowColumns(hashes, merged_fault(ids.fault, late), partition, offset, sent_to)
 
 
 def _times(text: JsonRows, found: JsonMatches, at: int) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
@@ -103,7 +91,7 @@ def _times(text: JsonRows, found: JsonMatches, at: int) -> tuple[NDArray[np.int6
     whole, words = kind == JsonKind.INTEGER, (kind == JsonKind.STRING) | (kind == JsonKind.ESCAPED)
     times, fault = np.zeros(kind.size, np.int64), np.full(kind.size, Fault.FIELD_TYPE, np.uint8)
     fault[kind <= JsonKind.NULL] = Fault.FIELD_MISSING
-    array = text_array(texts)
+    array = _text_array(texts)
     for rows, numeric in ((whole, True), (words, False)):
         if rows.any():
             some = array.filter(pa.array(rows))
@@ -114,6 +102,16 @@ def _times(text: JsonRows, found: JsonMatches, at: int) -> tuple[NDArray[np.int6
 def _numbers(text: JsonRows, found: JsonMatches, at: int, nothing: int) -> NDArray[np.int64]:
     """Return whole numbers, also where a text says them; ``nothing`` where there are none."""
     texts = text.texts(found, at)
-    numbers, absent = read_whole(text_array(texts))
+    numbers, absent = read_whole(_text_array(texts))
     numbers[absent] = nothing
     return numbers
+
+
+def _text_array(column: IdColumn) -> Any:
+    """Return texts that were gathered from JSON as an array of Arrow's."""
+    offsets = pa.py_buffer(np.ascontiguousarray(column.offsets, np.int64))
+    valid = pa.py_buffer(np.packbits(column.valid, bitorder="little"))
+    made = pa.Array.from_buffers(
+        pa.large_string(), column.valid.size, [valid, offsets, pa.py_buffer(column.data)]
+    )
+    return made.cast(pa.string())

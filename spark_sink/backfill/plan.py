@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from processor.engine.rest import Normal
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -15,72 +17,34 @@ class IdSource(NamedTuple):
 
     Attributes:
         column: Of a table its name, of JSON lines a pointer (RFC 6901).
-        as_bytes: Whether the stream has it as bytes, in a header or the key; otherwise it is a string or a
-            number of a JSON value.
+        as_bytes: Whether the stream has it as bytes, in a header or the key; otherwise it is a string, a number
+            or a boolean of a JSON value.
+        normal: What does not count of it.
     """
 
     column: str
     as_bytes: bool
-
-
-class NumberSource(NamedTuple):
-    """Where a sequence or an epoch stands.
-
-    Attributes:
-        column: Of a table its name, of JSON lines a pointer (RFC 6901).
-        texts: Whether a text of the form ``-?[0-9]+`` is one.
-        numbers: Whether a whole number is one.
-        narrow: Whether the stream has 32 bits of it.
-    """
-
-    column: str
-    texts: bool
-    numbers: bool
-    narrow: bool
-
-
-class SequenceSources(NamedTuple):
-    """Where what mode watermark judges by stands.
-
-    Attributes:
-        sequence: The sequence.
-        epoch: The epoch; None: there is none.
-        scope: Column or pointer of what scopes it; None: the partition does.
-        window: Numbers below the highest sequence that are remembered one by one.
-    """
-
-    sequence: NumberSource
-    epoch: NumberSource | None
-    scope: str | None
-    window: int
-
-    @property
-    def columns(self) -> list[str]:
-        """All columns."""
-        epoch = None if self.epoch is None else self.epoch.column
-        return [each for each in (self.sequence.column, epoch, self.scope) if each is not None]
+    normal: Normal = Normal.NONE
 
 
 class HistoryColumns(NamedTuple):
     """What a history's columns mean; of JSON lines they are pointers.
 
     Attributes:
-        id: The parts of an id, in their order; none in mode watermark.
-        time: Of the event, or of the record; None: it is not needed.
+        id: The parts of an id, in their order.
+        time: Of the event, or of the record.
         partition: Of the source; None: it is made of the key, or there is one only.
         key: By which producers chose the partition; None: it is not needed.
         offset: In the source; None: not known.
         ignore: What else is not of the record's value, and does not count in fingerprints.
-        sequences: What mode watermark judges by; None: the mode is another one.
     """
 
     id: list[IdSource]
-    time: str | None
+    time: str
     partition: str | None = None
     key: str | None = None
     offset: str | None = None
     ignore: Sequence[str] = ()
-    sequences: SequenceSources | None = None
 
     @property
     def beside_value(self) -> list[str]:
@@ -91,10 +55,9 @@ class HistoryColumns(NamedTuple):
 
     @property
     def texts(self) -> set[str]:
-        """What the stream has as bytes: headers, keys and scopes."""
-        scope = None if self.sequences is None else self.sequences.scope
+        """What the stream has as bytes: headers and keys."""
         bytes_of = {each.column for each in self.id if each.as_bytes}
-        return bytes_of | {each for each in (self.key, scope) if each is not None}
+        return bytes_of if self.key is None else {*bytes_of, self.key}
 
 
 class HistoryPlan(NamedTuple):
@@ -128,7 +91,7 @@ class HistoryPlan(NamedTuple):
 
     @property
     def places(self) -> int:
-        """How many partitions ids or scopes are remembered in."""
+        """How many partitions ids are remembered in."""
         return self.partitions if self.route is None else self.route
 
     @property

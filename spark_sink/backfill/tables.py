@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,16 +23,14 @@ from spark_sink.backfill.hashed import (
     HashedSplit,
     RowColumns,
     RowHashes,
-    fault_of_absent,
     merged_fault,
+    read_whole,
 )
-from spark_sink.backfill.sequences import sequences_of_table
-from spark_sink.backfill.values import read_time_ms, read_whole
 from spark_sink.batch.rows.constants import schema_with
 from spark_sink.batch.rows.parquet_rows import id_column, input_schema, open_parquet, read_rows
 from spark_sink.batch.rows.row_json import json_rows
 from spark_sink.batch.rows.schema import UnfitError, fitted, plain_type
-from spark_sink.batch.rows.times import can_be_time
+from spark_sink.batch.rows.times import can_be_time, read_time_ms
 from spark_sink.batch.tasks.inspect import Footer
 
 if TYPE_CHECKING:
@@ -41,7 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from spark_sink.backfill.plan import HistoryPlan, IdSource, SequenceSources
+    from spark_sink.backfill.plan import HistoryPlan, IdSource
     from spark_sink.batch.plan import Split
 
 LOW, HIGH, PRINT, TIME = "seqmark_low", "seqmark_high", "seqmark_fingerprint", "seqmark_time"
@@ -54,7 +51,6 @@ def wanted_columns(plan: HistoryPlan) -> list[str]:
     columns = plan.columns
     ids = [] if plan.format == "batch" and plan.route is None else [each.column for each in columns.id]
     ids += [LOW, HIGH, PRINT] if plan.format == "batch" else []
-    ids += [] if columns.sequences is None else columns.sequences.columns
     if _may_be_renamed(plan):
         ids.append(OLD_ID)
     more = [columns.time, columns.partition, columns.key, columns.offset]
@@ -90,18 +86,16 @@ def _require_types(plan: HistoryPlan, schema: Any, path: str) -> None:
     if plan.format != "batch" or plan.route is not None:
         for each in columns.id:
             kind = _plain(schema, each.column, path)
-            if not _is_part(kind):
+            if not (_is_part(kind) or types.is_boolean(kind)):
                 raise StopError(
                     f"{path}: column {each.column} has the type {kind}: an id is made of texts, whole "
-                    "numbers or bytes"
+                    "numbers, booleans or bytes"
                 )
     if columns.key is not None and not _is_part(kind := _plain(schema, columns.key, path)):
         raise StopError(
             f"{path}: column {columns.key} has the type {kind}: a key is made of texts, whole numbers or bytes"
         )
-    if columns.sequences is not None:
-        _require_sequences(columns.sequences, schema, path)
-    if columns.time is not None and not can_be_time(_plain(schema, columns.time, path)):
+    if not can_be_time(_plain(schema, columns.time, path)):
         kind = schema.field(columns.time).type
         raise StopError(
             f"{path}: column {columns.time} has the type {kind}: a time is a timestamp, a date, an ISO 8601 "
@@ -121,21 +115,6 @@ def _is_part(kind: Any) -> bool:
 def _is_whole(kind: Any) -> bool:
     # What was uint64 is decimal here.
     return bool(pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.scale == 0))
-
-
-def _require_sequences(sources: SequenceSources, schema: Any, path: str) -> None:
-    types = pa.types
-    for each in (sources.sequence, sources.epoch):
-        if each is None:
-            continue
-        kind = _plain(schema, each.column, path)
-        if not (_is_whole(kind) or (each.texts and types.is_string(kind))):
-            wanted = "not whole numbers, nor texts of them" if each.texts else "not whole numbers"
-            raise StopError(f"{path}: column {each.column} has the type {kind}, {wanted}")
-    if sources.scope is not None:
-        kind = _plain(schema, sources.scope, path)
-        if not (types.is_integer(kind) or types.is_string(kind) or types.is_binary(kind)):
-            raise StopError(f"{path}: column {sources.scope} has the type {kind}: a scope is bytes or a text")
 
 
 def _plain(schema: Any, name: str, path: str) -> Any:
@@ -218,17 +197,11 @@ def _before_renaming(plan: HistoryPlan, name: str, table: Any, path: str) -> Any
 
 
 def _columns(plan: HistoryPlan, table: Any, path: str) -> RowColumns:
-    columns = plan.columns
-    times, late = np.zeros(len(table), np.int64), np.zeros(len(table), np.uint8)
-    if columns.time is not None:
-        times, late = read_time_ms(_column(table, columns.time, path))
+    times, late = read_time_ms(_column(table, plan.columns.time, path))
     partition, offset = _places(plan, table, path)
-    if columns.sequences is not None:
-        read = sequences_of_table(columns.sequences, partial(_named, table, path), len(table))
-        return RowColumns(read, times, merged_fault(read.fault, late), partition, offset)
     hashed, prints, wrong, sent_to = (_of_clean_table if plan.format == "batch" else _ids)(plan, table, path)
     ids = RowHashes(hashed, prints, times)
-    return RowColumns(ids, times, merged_fault(wrong, late), partition, offset, sent_to)
+    return RowColumns(ids, merged_fault(wrong, late), partition, offset, sent_to)
 
 
 def _places(plan: HistoryPlan, table: Any, path: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -248,11 +221,6 @@ def _places(plan: HistoryPlan, table: Any, path: str) -> tuple[NDArray[np.int64]
     return partition, offset
 
 
-def _named(table: Any, path: str, name: str) -> Any:
-    column = _column(table, name, path)
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
 def _column(table: Any, name: str, path: str) -> Any:
     """Return a column with the type that a clean table would have."""
     kind = plain_type(table.schema.field(name).type)
@@ -270,7 +238,7 @@ class _HashedTable(NamedTuple):
 
 def _ids(plan: HistoryPlan, table: Any, path: str) -> _HashedTable:
     parts = [_part(_column(table, each.column, path), each) for each in plan.columns.id]
-    rows = ids_of_columns(parts, plan.secret)
+    rows = ids_of_columns(parts, plan.secret, [each.normal for each in plan.columns.id])
     ids = rows.ids
     sent_to = None if plan.route is None else routed_partitions(rows, plan.route)
     if plan.exclude is None:
@@ -297,7 +265,7 @@ def _of_clean_table(plan: HistoryPlan, table: Any, path: str) -> _HashedTable:
         prints = read_whole(table.column(PRINT))[0].view(np.uint64)
     hashed = np.stack(words, axis=1)
     sent_to = None if plan.route is None else _sent_to(plan, plan.route, hashed, table, path)
-    return _HashedTable(hashed, prints, fault_of_absent(np.zeros(len(table), np.bool_)), sent_to)
+    return _HashedTable(hashed, prints, np.zeros(len(table), np.uint8), sent_to)
 
 
 def _sent_to(
@@ -309,7 +277,7 @@ def _sent_to(
         StopError: Its columns do not give the ids that were hashed.
     """
     parts = [_part(_before_renaming(plan, each.column, table, path), each) for each in plan.columns.id]
-    rows = ids_of_columns(parts, plan.secret)
+    rows = ids_of_columns(parts, plan.secret, [each.normal for each in plan.columns.id])
     if not np.array_equal(rows.ids.hash, hashed):
         names = ", ".join(each.column for each in plan.columns.id)
         raise StopError(

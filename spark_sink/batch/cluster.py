@@ -118,7 +118,17 @@ class TaskCluster:
         return made
 
 
-def settle() -> None:
+def be_daemon(warm: Callable[[], None]) -> None:
+    """Load everything, then be PySpark's daemon, whose workers are forks of this process."""
+    from pyspark import daemon  # noqa: PLC0415 - it reads the command line as it is imported
+
+    warm()
+    gc.collect()
+    _settle()  # the pages stay shared, too
+    daemon.manager()
+
+
+def _settle() -> None:
     """Let a worker leave alone after each task what it has loaded.
 
     PySpark has its collector look at all of it, 65 ms, and the importer read the list of files of `pyspark.zip`
@@ -135,7 +145,7 @@ def _unchanged(_: zipimport.zipimporter) -> None:
 def _settle_after(name: str) -> None:
     """Settle after the first call of each function: kernels are loaded when they are called first."""
     if name not in _SETTLED:
-        settle()
+        _settle()
         _SETTLED.add(name)
 
 

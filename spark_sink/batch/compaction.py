@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 from processor.errors import StopError
 from spark_sink.batch.cluster import TaskCluster
 from spark_sink.batch.job import BatchOutcome, BatchStep
-from spark_sink.batch.lake.log import open_log
 from spark_sink.batch.leftovers import remove_leftovers
 from spark_sink.batch.table.commits import COMPACTION, Commit, Snapshot
 from spark_sink.batch.table.definition import open_definition
-from spark_sink.batch.table.layout import KINDS, ROWS, TableLayout
-from spark_sink.batch.table.lock import table_lock
+from spark_sink.batch.table.layout import KINDS, ROWS, TableLayout, table_lock
+from spark_sink.batch.table.log import open_log
 from spark_sink.batch.tasks.merge import MergedDate, merge
 
 if TYPE_CHECKING:

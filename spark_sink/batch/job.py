@@ -33,25 +33,22 @@ from processor.engine.rest import Fault, rest_is_warm, warm_rest
 from processor.errors import StopError
 from schemas.config.batches import TopicInput
 from spark_sink.batch.cluster import TaskCluster
+from spark_sink.batch.delta_inputs import find_delta_inputs
 from spark_sink.batch.inputs import FileInputs, find_inputs, with_folders
-from spark_sink.batch.lake.inputs import find_delta_inputs
-from spark_sink.batch.lake.log import open_log
 from spark_sink.batch.leftovers import remove_leftovers
-from spark_sink.batch.naming import name_run
-from spark_sink.batch.plan import RunPlan, Split
+from spark_sink.batch.plan import RunPlan, Split, name_run
 from spark_sink.batch.rows import columns
 from spark_sink.batch.rows.schema import schema_of
 from spark_sink.batch.table.commits import RUN, Commit, Snapshot
 from spark_sink.batch.table.counted import DELTA, PARQUET
 from spark_sink.batch.table.definition import open_definition
-from spark_sink.batch.table.layout import KINDS, QUARANTINE, ROWS, TableLayout, day_number
-from spark_sink.batch.table.lock import table_lock
-from spark_sink.batch.table.made_again import fewer_rows
+from spark_sink.batch.table.layout import KINDS, QUARANTINE, ROWS, TableLayout, day_number, table_lock
+from spark_sink.batch.table.log import open_log
 from spark_sink.batch.tasks.extract import Extracted, extract
 from spark_sink.batch.tasks.inspect import read_footer, splits_of
 from spark_sink.batch.tasks.judge import JudgedBucket, judge
-from spark_sink.batch.tasks.probe import any_time, near_files, probe, probed_parts, put_lows
-from spark_sink.batch.tasks.tally import counts_of
+from spark_sink.batch.tasks.probe import ProbedFile, near_files, probe, probed_parts, put_lows, times_matter
+from spark_sink.batch.tasks.tally import counts_of, fewer_rows
 from spark_sink.batch.tasks.write import write
 from spark_sink.batch.topic.again import RetainedOffsets, require_retained, spans_of
 from spark_sink.batch.topic.inputs import TopicInputs
@@ -365,14 +362,15 @@ class BatchJob:
     ) -> int:
         """Look the new ids up in the files that the window reaches; return in how many parts."""
         gone, days = set(removed[ROWS]), {day for each in extracted for day in each.days}
-        there = [each for each in snapshot.files[ROWS] if each.path not in gone]
-        files = near_files(there, days, plan.window_us)
-        timed = [(str(self._layout.file(each.path)), any_time(each.date, days, plan)) for each in files]
-        probed = probed_parts(timed, self._cluster.cores)
+        files = [each for each in snapshot.files[ROWS] if each.path not in gone]
+        files = near_files(files, days, plan.window_us)
+        there = [(str(self._layout.file(each.path)), day_number(each.date)) for each in files]
+        looked = [ProbedFile(path, day, times_matter(day, days, plan)) for path, day in there]
+        probed = probed_parts(looked, self._cluster.cores)
         remembered = sum(each.rows for each in files)
         if probed:
             self._audience.say(f"looking the ids up in {len(files):,} of {len(snapshot.files[ROWS]):,} files")
-            put_lows(plan, splits, remembered)
+            put_lows(plan, splits)
         few = self._cluster.is_local and remembered <= _FEW_REMEMBERED
         self._cluster.run(partial(probe, plan), probed, "looking the ids up", brief=few)
         return len(probed)

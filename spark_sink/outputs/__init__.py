@@ -31,7 +31,7 @@ def open_output(place: OutputPlace) -> SinkOutput:
 
         return Terminal(place)
     if kind in {"delta", "iceberg"}:
-        from spark_sink.outputs.lake.output import ClosedWindows  # noqa: PLC0415 - see above
+        from spark_sink.outputs.lake import ClosedWindows  # noqa: PLC0415 - see above
 
         return ClosedWindows(place)
     if kind == "postgres":

@@ -15,20 +15,30 @@ Spark's own files, in their order of a batch's life (Spark 4.0, `org.apache.spar
 Invariant: a batch is decided by `offsets/N` and `offsets/N-1`. Run again after a crash it has the same records
 and the same watermarks. Events of batch N are late by the watermark of batch N - 1: that of N itself only
 closes windows (`WatermarkPropagator.getInputWatermarkForLateEvents`).
+
+Two queries on one checkpoint would write the same batches side by side, so it is locked. The JVM holds the
+lock, not Python: when Python is killed its JVM may still be at work for a moment, and the lock is free only
+when that has ended. For checkpoints on this machine's file systems; elsewhere Spark itself ends the second
+query when it meets the first one's batch, which is later.
 """
 
 from __future__ import annotations
 
 import json
+import threading
+import time
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it ships none
 
 from processor.errors import StopError
 from spark_sink.files import Files
 from spark_sink.source.spans import NOWHERE, LogSpan, VerdictSpan
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -37,6 +47,9 @@ if TYPE_CHECKING:
 Offsets = dict[str, dict[str, int]]
 """Topic to partition to offset, as Spark writes them."""
 _BEGAN = "sources/0/0"
+# A JVM whose Python was killed ends within a few seconds: it stops its queries first.
+WAIT_S = 20.0
+_ASK_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +128,7 @@ class PlannedBatch:
     def from_json(cls, written: Mapping[str, Any]) -> PlannedBatch:
         """Read what `as_json` gave."""
         places = written["start"], written["end"]
-        return cls(written["batch"], *places, written["late_watermark_ms"], tuple(written.get("fresh", ())))
+        return cls(written["batch"], *places, written["late_watermark_ms"], tuple(written["fresh"]))
 
     def spans(self, topic: str, verdicts: str | None) -> list[SourceSpan]:
         """Return what it has read of ``topic``, by the topic of verdicts where there is one.
@@ -157,8 +170,7 @@ class OffsetsFile(NamedTuple):
             return cls(watermark_ms, end, None, {})
         places = [end, end["verdicts"]] if "verdicts" in end else [end]
         after, began, first = (
-            {each["topic"]: each.get(name, each["began"]) for each in places}
-            for name in ("next", "began", "first")
+            {each["topic"]: each[name] for each in places} for name in ("next", "began", "first")
         )
         if "verdicts" in end:
             first[end["topic"]] = dict.fromkeys(end["next"], NOWHERE)
@@ -205,16 +217,6 @@ class Checkpoint:
         """Return the last batch that is done, -1 for none."""
         return max(self._files.numbers("commits"), default=-1)
 
-    def topic(self) -> str | None:
-        """Return the topic that the last planned batch has read; None before the first one."""
-        planned = self.planned()
-        return next(iter(self._plan(planned[-1]).end), None) if planned else None
-
-    def by_kernels(self) -> bool | None:
-        """Return whether its offsets are those of Seqmark's own source; None before the first batch."""
-        planned = self.planned()
-        return self._plan(planned[-1]).began is not None if planned else None
-
     def batch(self, number: int) -> PlannedBatch:
         """Return one batch.
 
@@ -259,3 +261,48 @@ class Checkpoint:
         # A zero byte, the version and a line's end come before it (KafkaSourceInitialOffsetWriter).
         began: Offsets = json.loads(text[text.index("{") :])
         return began
+
+
+@contextmanager
+def checkpoint_lock(spark: SparkSession, path: str, name: str) -> Iterator[None]:
+    """Hold the lock of the checkpoint at ``path`` while the block runs.
+
+    Raises:
+        StopError: Another process has held it for 20 s.
+    """
+    jvm: Any = spark._jvm  # noqa: SLF001 - py4j's door to the JVM
+    scheme = jvm.org.apache.hadoop.fs.Path(path).toUri().getScheme()
+    if scheme not in {None, "file"}:
+        yield
+        return
+    folder = jvm.java.io.File(jvm.org.apache.hadoop.fs.Path(path).toUri().getPath())
+    folder.mkdirs()
+    file = jvm.java.io.RandomAccessFile(jvm.java.io.File(folder, ".seqmark.lock"), "rw")
+    try:
+        _wait_for(file.getChannel(), path, name)
+        yield
+    finally:
+        # Closing the file gives the lock back.
+        file.close()
+
+
+def _wait_for(channel: Any, path: str, name: str) -> None:
+    deadline = time.monotonic() + WAIT_S
+    asking = threading.Event()
+    while not _locked(channel):
+        if time.monotonic() > deadline:
+            raise StopError(
+                f"aggregate {name}: another process runs on its checkpoint {path}; an aggregate runs once at a "
+                f"time"
+            )
+        asking.wait(_ASK_S)
+
+
+def _locked(channel: Any) -> bool:
+    try:
+        return channel.tryLock() is not None
+    except Py4JJavaError as error:
+        # Held by this same JVM.
+        if "OverlappingFileLockException" in str(error.java_exception):
+            return False
+        raise

@@ -3,10 +3,10 @@
 Spark compares the names and types of its state's columns, and no more: a sum of another field over the same
 checkpoint would go on where the old one stood. So what was counted stands in a file of its own:
 
-    CHECKPOINT/seqmark.json    {"version": 1, "topic_id": ID or null, "means": {KEY: TEXT, ...}}
-                               {"version": 2, ...}   where events are summed up by Seqmark's own source
+    CHECKPOINT/seqmark.json    {"version": 1, "summed_by": "seqmark" or "spark", "topic_id": ID or null,
+                                "means": {KEY: TEXT, ...}}
 
-The version says which source Spark's own offsets and state are of: a query goes on by the one that it began
+`summed_by` says of which source Spark's own offsets and state are: a query goes on by the one that it began
 with.
 
 `KEY` is that of the config, `TEXT` its value with the types of the fields that are used, in one form: intervals
@@ -33,12 +33,10 @@ if TYPE_CHECKING:
     from schemas.config import Sink
     from schemas.event import EventModel
     from spark_sink.files import Files
-    from spark_sink.query.checkpoint import Checkpoint
 
 NAME = "seqmark.json"
 VERSION = 1
-BY_KERNELS = 2
-"""Version where events are summed up by Seqmark's own source: builds before it refuse the file."""
+_KERNELS, _SPARK = "seqmark", "spark"
 _AGGREGATES = "aggregates"
 
 
@@ -109,7 +107,7 @@ def differences(was: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 
 def read_definition(files: TextFolder) -> Definition | None:
-    """Return what stands beside a checkpoint; None: nothing, as builds before this file left it.
+    """Return what stands beside a checkpoint; None: nothing.
 
     Raises:
         StopError: It cannot be read, or a later version wrote it.
@@ -121,8 +119,9 @@ def read_definition(files: TextFolder) -> Definition | None:
     try:
         written = json.loads(text)
         version = written["version"]
-        if version in {VERSION, BY_KERNELS}:
-            return Definition(dict(written["means"]), written["topic_id"], version == BY_KERNELS)
+        if version == VERSION:
+            by_kernels = {_KERNELS: True, _SPARK: False}[written["summed_by"]]
+            return Definition(dict(written["means"]), written["topic_id"], by_kernels)
     except (ValueError, KeyError, TypeError) as error:
         raise StopError(
             f"{where} cannot be read ({error}); put it back, or begin with a new checkpoint"
@@ -132,27 +131,24 @@ def read_definition(files: TextFolder) -> Definition | None:
 
 def write_definition(files: Files, written: Definition) -> None:
     """Write it, whole or not at all."""
-    version = BY_KERNELS if written.by_kernels else VERSION
-    text = json.dumps({"version": version, "topic_id": written.topic_id, "means": written.means}, indent=1)
+    by = _KERNELS if written.by_kernels else _SPARK
+    content = {"version": VERSION, "summed_by": by, "topic_id": written.topic_id, "means": written.means}
+    text = json.dumps(content, indent=1)
     files.write(NAME, text + "\n")
 
 
-def require_same(
-    sink: Sink, means: Mapping[str, str], written: Definition | None, checkpoint: Checkpoint
-) -> None:
-    """Refuse an aggregate whose checkpoint has counted something else.
-
-    For a checkpoint without the file only the topic is compared here; Spark compares groups and types.
+def require_same(sink: Sink, means: Mapping[str, str], written: Definition | None) -> None:
+    """Refuse an aggregate whose checkpoint has counted something else, or nobody says what.
 
     Raises:
-        StopError: They differ; the message has every difference.
+        StopError: It has counted something else, and the message has every difference; or nothing says what.
     """
-    if written is not None:
-        found = differences(written.means, means)
-    else:
-        topic = checkpoint.topic()
-        found = [] if topic in {None, sink.topic} else differences({"topic": str(topic)}, {"topic": sink.topic})
-    if found:
+    if written is None:
+        raise StopError(
+            f"aggregate {sink.name}: its checkpoint {sink.checkpoint} has no {NAME}, which says what it has "
+            "counted: put it back, or begin with a new checkpoint and a new output"
+        )
+    if found := differences(written.means, means):
         raise StopError(
             f"aggregate {sink.name}: its checkpoint {sink.checkpoint} has counted something else than the "
             f"config says now: {'; '.join(found)}. Going on would mix both in one row. Set it back; or, to "

@@ -18,7 +18,7 @@ from spark_sink.query.records import source_options, stream_options
 from spark_sink.source.clean import register
 from spark_sink.source.format import NAME
 from spark_sink.source.judged import UncountedPlan
-from spark_sink.source.options import AT_START, BOUND, PARTIALS, SHARED, SPANS, UNCOUNTED
+from spark_sink.source.options import AT_START, BOUND, PARTIALS, SPANS, UNCOUNTED
 from spark_sink.source.partials import (
     DISTINCT,
     PartialCall,
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from schemas.event import EventModel
     from spark_sink.query.checkpoint import PlannedBatch
     from spark_sink.source.rules import FieldRule
-    from spark_sink.source.shared.plan import SharedRead
 
 DAEMON = {"spark.python.daemon.module": "spark_sink.source.daemon"}
 """Of a session for aggregates: its Python workers begin with everything loaded."""
@@ -156,7 +155,6 @@ def stream_partials(
     kafka: Kafka,
     sink: Sink,
     plan: PartialPlan,
-    shared: SharedRead | None,
     *,
     accept_loss: bool,
     at_start: bool,
@@ -168,13 +166,11 @@ def stream_partials(
         kafka: How the cluster is reached.
         sink: The aggregate.
         plan: What is summed up.
-        shared: Who else reads the same; None: nobody.
         accept_loss: Go on where retention has removed what was not read yet.
         at_start: Whether bounded batches end with what is there at the start.
     """
     register(spark)
     options = stream_options(spark, kafka, sink, accept_loss=accept_loss) | {PARTIALS: plan.written()}
-    options |= {} if shared is None else {SHARED: shared.written()}
     if sink.max_offsets_per_trigger is not None:
         options |= {BOUND: str(sink.max_offsets_per_trigger), AT_START: str(at_start).lower()}
     return spark.readStream.format(NAME).options(**options).load()
@@ -187,7 +183,7 @@ def read_uncounted(
     model: EventModel,
     batch: PlannedBatch,
     *,
-    max_ahead_ms: int | None,
+    max_ahead_ms: int,
     accept_loss: bool,
 ) -> DataFrame:
     """Return what a batch of partial aggregates did not count, as `spark_sink.query.events.uncounted` has it.

@@ -18,17 +18,15 @@ if TYPE_CHECKING:
 _LOGIN = "org.apache.kafka.common.security.{module} required username={user} password={password};"
 
 
-def read_topic(spark: SparkSession, kafka: Kafka, topic: str, *, headers: bool = False) -> DataFrame:
+def read_topic(spark: SparkSession, kafka: Kafka, topic: str) -> DataFrame:
     """Return all that is committed in ``topic`` now, as Spark's Kafka columns.
 
-    They are ``key`` and ``value`` (binary), ``topic``, ``partition``, ``offset``, ``timestamp``, and with
-    ``headers`` these as an array, null where a record has none.
+    They are ``key`` and ``value`` (binary), ``topic``, ``partition``, ``offset`` and ``timestamp``.
     Lazy: nothing is read before an action, and each action reads again.
     """
     reader = (
         spark.read.format("kafka")
         .option("subscribe", topic)
-        .option("includeHeaders", str(headers).lower())
         .option("startingOffsets", "earliest")
         .option("endingOffsets", "latest")
         # A batch that lost records under way is no result.

@@ -1,4 +1,4 @@
-"""Reads back what the aggregates have written and the worker has passed on, for the report and the demo.
+"""Reads back what the aggregates have written and the worker has passed on, for the report.
 
 One Spark for all of them, started only if an output needs it: Parquet is read by Spark's own log of finished
 batches, a topic by the newest record of each key. A table of PostgreSQL is asked in its own SQL. What cannot be
@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as sql
 from pyspark.sql.types import StructField, StructType
 
-from processor.errors import SeqmarkError, StopError
+from processor.errors import SeqmarkError
 from schemas.config import (
     ConsoleOutput,
     DeltaOutput,
@@ -26,12 +26,11 @@ from schemas.config import (
     ParquetOutput,
     PostgresOutput,
 )
-from schemas.config.aggregates import output_column
 from schemas.config.values import duration_words
 from schemas.event import EventModel, EventModelError, aggregate_columns
 from spark_sink.query.sources import read_topic
 from spark_sink.reading.summarise import POSTGRES, SPARK, Summarising
-from spark_sink.reading.summary import SinkPart, SummaryRow
+from spark_sink.reading.summary import SinkPart
 from spark_sink.session import LAKES, spark_session
 from spark_sink.values.schema import output_schema
 
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
 _VIEW = "seqmark_output"
 _PATIENCE_S = 10.0
 """A person waits for the page."""
-MOST_ROWS = 10_000
-"""Of an output that is read as a whole: some MB in this process."""
 
 
 def read_sinks(settings: Settings, *, say: Callable[[str], None] = lambda _: None) -> list[SinkPart]:
@@ -62,54 +59,6 @@ def read_sinks(settings: Settings, *, say: Callable[[str], None] = lambda _: Non
             return opened[0]
 
         return [_part(settings.kafka, sink, spark, say) for sink in settings.aggregates]
-
-
-def read_rows(
-    settings: Settings, sink: Sink, *, say: Callable[[str], None] = lambda _: None
-) -> list[SummaryRow]:
-    """Return every row of a small output, a folder or a topic, by window and group.
-
-    Raises:
-        StopError: It cannot be read, or has more than `MOST_ROWS` rows.
-    """
-    try:
-        lakes = {sink.output.kind} & LAKES.keys()
-        with spark_session("seqmark-rows", lakes=lakes, say=say) as spark:
-            rows = _rows(spark, settings.kafka, sink)
-            if rows is None:
-                return []
-            names = [output_column(path) for path in sink.group_by]
-            ordered = rows.orderBy("window_start", "window_end", *(f"`{name}`" for name in names))
-            times = ("unix_millis(window_start)", "unix_millis(window_end)")
-            values = ordered.selectExpr(*times, *(f"`{name}`" for name in (*names, *sink.aggregates)))
-            found = values.limit(MOST_ROWS + 1).collect()
-    except (PySparkException, Py4JError) as error:
-        raise StopError(f"aggregate {sink.name}: Spark cannot read its output: {_reason(error)}") from error
-    if len(found) > MOST_ROWS:
-        raise StopError(f"aggregate {sink.name}: its output has more than {MOST_ROWS:,} rows")
-    middle = 2 + len(names)
-    return [SummaryRow(row[0], row[1], tuple(row[2:middle]), tuple(row[middle:])) for row in found]
-
-
-def count_topic(kafka: Kafka, topic: str, columns: Sequence[str], counts: Sequence[str]) -> list[int]:
-    """Return counts over all that is committed in a topic now.
-
-    Args:
-        kafka: How the cluster is reached.
-        topic: Any topic.
-        columns: What is taken of each record, as SQL over Spark's Kafka columns and ``headers``.
-        counts: What is counted of these, as SQL.
-
-    Raises:
-        StopError: It cannot be read.
-    """
-    try:
-        with spark_session("seqmark-counts") as spark:
-            records = read_topic(spark, kafka, topic, headers=True)
-            (found,) = records.selectExpr(*columns).selectExpr(*counts).collect()
-    except (PySparkException, Py4JError) as error:
-        raise StopError(f"topic {topic}: Spark cannot count its records: {_reason(error)}") from error
-    return list(found)
 
 
 def window_words(sink: Sink) -> str:

@@ -20,7 +20,6 @@ from spark_sink.values.parse import parse
 if TYPE_CHECKING:
     from pydantic import BaseModel
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
     from spark_sink.source.options import Unreadable
 
@@ -30,7 +29,10 @@ _METADATA = {"_partition": "partition", "_offset": "offset", "_timestamp": "time
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("seqmark")`` known to a session; to do it again changes nothing."""
+    """Make ``format("seqmark")`` known to a session; to do it again changes nothing.
+
+    Its options stand in `spark_sink.source.options`.
+    """
     try:
         spark.dataSource.register(SeqmarkSource)
     except AnalysisException as error:
@@ -60,7 +62,31 @@ def clean_topic(  # noqa: PLR0913 - all but the first three are named, and have 
     max_offsets_per_trigger: int | None = None,
     time_field: str | None = None,
 ) -> DataFrame:
-    """Return a clean topic's events; see `spark_sink.clean_topic`."""
+    """Return the events of a clean topic, a column per field of their model, read_committed.
+
+    An event is read as a whole or is bad, by the rules of `seqmark aggregate` (docs/spark.md). A model that the
+    kernels cannot check is read by Spark's own JSON reader, with the same rows; a warning says so.
+
+    Args:
+        spark: A session.
+        kafka: ``HOST:PORT``, or the table ``[kafka]`` of a config.
+        topic: The clean topic; with ``verdicts`` the source of its pipeline.
+        event: The pydantic model, or ``MODULE:CLASS``; None: key, value, topic, partition, offset and
+            timestamp of the records as they are.
+        stream: Whether it is a stream from the earliest record on; else all that is there now.
+        metadata: Whether to add ``_partition``, ``_offset``, ``_timestamp`` and ``_key``.
+        unreadable: What a record does that is no event: ``fail`` ends the query and names it, ``skip`` leaves
+            it out, ``keep`` gives a row of nulls with ``_unreadable`` (why), ``_value`` and the metadata.
+        accept_loss: Whether to go on where retention has removed what was not read yet.
+        verdicts: The topic of verdicts, where the pipeline writes such and no clean topic: what they skip is
+            not read.
+        max_offsets_per_trigger: Offsets of one batch of a stream at most, cut by event time; None: all there
+            are. Not with the trigger ``availableNow``.
+        time_field: The field with the event's time, which such a cut needs.
+
+    Raises:
+        StopError: The model cannot be read; names every field. Or batches cannot be bounded.
+    """
     kafka = Kafka(bootstrap_servers=kafka) if isinstance(kafka, str) else kafka
     register(spark)
     options = {"topic": topic, "accept_loss": str(accept_loss).lower(), **kafka_options(kafka)}
@@ -91,13 +117,6 @@ def clean_topic(  # noqa: PLR0913 - all but the first three are named, and have 
         else "",
     )
     return _by_rows(reader.options(**options).load(), model, unreadable, metadata=metadata)
-
-
-def event_schema(event: type[BaseModel] | str) -> StructType:
-    """Return the columns of a model, as `clean_topic` gives them."""
-    from spark_sink.values.schema import spark_type  # noqa: PLC0415 - of this function only
-
-    return spark_type(_model(event).root)
 
 
 def _by_rows(records: DataFrame, model: EventModel, unreadable: Unreadable, *, metadata: bool) -> DataFrame:

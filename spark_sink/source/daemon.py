@@ -6,26 +6,13 @@ Where a session has another daemon everything works as well, and costs more.
 
 from __future__ import annotations
 
-import gc
-
 from processor.engine.events import warm_events
-from spark_sink.batch.cluster import settle
+from spark_sink.batch.cluster import be_daemon
 from spark_sink.source import format as source
 from spark_sink.source import task
 
 LOADED = (source, task)
 """Imported so that tasks find them."""
 
-
-def main() -> None:
-    """Load everything, then be PySpark's daemon."""
-    from pyspark import daemon  # noqa: PLC0415 - it reads the command line as it is imported
-
-    warm_events()
-    gc.collect()
-    settle()  # the pages stay shared, too
-    daemon.manager()
-
-
 if __name__ == "__main__":
-    main()
+    be_daemon(warm_events)

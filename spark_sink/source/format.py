@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import types as spark
@@ -172,7 +171,7 @@ class TopicStreamReader(SpansStreamReader):
         begins.require_same(ends)
         log = self._log()
         ends.require_same(_place(log))
-        return dealt_out(ends.id, self._planner.spans(begins, ends, partial(_bounds, log)), self._options.tasks)
+        return dealt_out(ends.id, self._planner.spans(begins, ends), self._options.tasks)
 
     def _log(self) -> TopicLog:
         _warm(self._options)

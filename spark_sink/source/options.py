@@ -27,7 +27,6 @@ from schemas.event import EventModel, EventModelError
 from spark_sink.source.judged import UncountedPlan
 from spark_sink.source.partials import PartialPlan
 from spark_sink.source.rules import FieldKind, read_rules, rules_of, why_not
-from spark_sink.source.shared.plan import SharedRead
 from spark_sink.source.spans import read_spans
 
 if TYPE_CHECKING:
@@ -41,8 +40,6 @@ RULES = "rules"
 """Option with the rules as text, in place of ``event``; `spark_sink.clean_topic` sets it."""
 PARTIALS = "partials"
 """Option with the aggregates to be made in the source; `spark_sink.job` sets it."""
-SHARED = "shared"
-"""Option with the aggregates that share what is read; `spark_sink.job` sets it."""
 UNCOUNTED = "uncounted"
 """Option with what was not counted in them; `spark_sink.side_output` sets it."""
 SPANS = "spans"
@@ -66,7 +63,6 @@ _OWN = {
     AT_START,
     RULES,
     PARTIALS,
-    SHARED,
     UNCOUNTED,
     SPANS,
 }
@@ -102,8 +98,6 @@ class SourceOptions(NamedTuple):
     """None: all."""
     bound: BatchBound | None
     """None: a batch is all there is."""
-    shared: SharedRead | None = None
-    """None: nothing is shared."""
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> SourceOptions:
@@ -138,7 +132,6 @@ class SourceOptions(NamedTuple):
             given.get("verdicts"),
             read_spans(given[SPANS]) if SPANS in given else None,
             _bound(given, partials, rules),
-            SharedRead.read(given[SHARED]) if SHARED in given else None,
         )
 
 

@@ -207,11 +207,7 @@ class PartialSums:
         Raises:
             StopError: A sum leaves its 64 or 128 bits.
         """
-        yield from self.add(self._reader.read(columns), columns, partition)
-
-    def add(self, events: EventColumns, columns: Columns, partition: int) -> Iterator[pa.RecordBatch]:
-        """Sum up what a reader of the same rules has read of records; as `take` otherwise."""
-        plan = self._plan
+        plan, events = self._plan, self._reader.read(columns)
         time = events.fields[plan.time]
         good = plan.counts(events, columns)
         pane = time.numbers // (plan.pane_ms * 1000)
@@ -255,11 +251,6 @@ class PartialSums:
 
     def _overflow(self, call: PartialCall) -> None:
         raise StopError(f"a sum of {self._plan.rules[call.field].name} leaves the digits that it has")
-
-    @property
-    def groups(self) -> int:
-        """How many groups there are so far."""
-        return self._table.size
 
     def left(self) -> Iterator[pa.RecordBatch]:
         """Yield what there is, and begin again."""

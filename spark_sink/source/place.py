@@ -5,7 +5,7 @@
 
 ``next`` is one beyond the last offset read, by partition; ``id`` is Kafka's id of the topic, empty where
 brokers have none. A partition that the place before lacks was added: ``first`` has its first record as it was
-planned. Places of earlier builds have no ``first``: such a partition begins where it does when it is read.
+planned.
 
 By verdicts there is one place more, of their topic, and all that is read follows from it:
 
@@ -57,7 +57,7 @@ class SourcePlace(NamedTuple):
         """Read what `as_json` gave."""
         if written.get("initial"):
             return cls(written["topic"], "", {}, {}, {}, initial=True)
-        after, began, first = (_read(written.get(name, {})) for name in ("next", "began", "first"))
+        after, began, first = (_read(written[name]) for name in ("next", "began", "first"))
         verdicts = cls.read(written["verdicts"]) if "verdicts" in written else None
         return cls(written["topic"], written["id"], after, began, first, verdicts=verdicts)
 

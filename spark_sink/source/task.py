@@ -10,12 +10,11 @@ import pyarrow as pa
 
 from processor.engine.events import EventReader
 from processor.errors import StopError
-from processor.kafka.plain.topic_log import LogSpan, TopicLog
+from processor.kafka.plain.topic_log import TopicLog
 from processor.kafka.plain.verdict_log import VerdictLog, VerdictSpan
 from spark_sink.source.arrow import bytes_array, field_array, number_array
 from spark_sink.source.judged import UncountedJudge
 from spark_sink.source.partials import PartialSums, micros
-from spark_sink.source.shared.reading import FamilyReading
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,10 +51,6 @@ def task_batches(
     Raises:
         StopError: A span cannot be read, or an event, where those that are bad are refused.
     """
-    if (shared := _shared(options, topic_id, spans)) is not None:
-        yield from shared
-        _settle()
-        return
     sums = None if options.partials is None else PartialSums(options.partials)
     judge = None if options.uncounted is None else UncountedJudge(options.uncounted)
     reader = None if options.rules is None else EventReader(options.rules)
@@ -71,24 +66,6 @@ def task_batches(
     if sums is not None:
         yield from sums.left()
     _settle()
-
-
-def _shared(
-    options: SourceOptions, topic_id: str, spans: Sequence[SourceSpan]
-) -> Iterator[pa.RecordBatch] | None:
-    """Return what one task of a family reads; None: it has none, or has to read for itself."""
-    logs = [span for span in spans if isinstance(span, LogSpan)]
-    # What loss leaves depends on when it is read.
-    if options.shared is None or options.accept_loss or len(logs) < len(spans):
-        return None
-    folder = options.shared.place(options.topic, topic_id)
-    if folder is None:
-        return None
-
-    def read(span: LogSpan) -> Iterator[Columns]:
-        return TopicLog.open(options.kafka, options.topic, topic_id).read(span)
-
-    return FamilyReading(options.shared, folder, read).batches(logs)
 
 
 def _uncounted(columns: Columns, span: SourceSpan, topic: str, judge: UncountedJudge) -> pa.RecordBatch:

@@ -35,22 +35,17 @@ FEW = 100
 PLAIN, RENEWING = IdRules(window="1s"), IdRules(window="1s", refresh=True)
 # A bucket has some 9,000 ids: it outgrows filters of 2,000. Those of 300,000 take several commits to be
 # written, and kills come in the middle of it.
-CONFIRMED = IdRules(
-    window="1s", bloom={"bucket": "1s", "expected_per_bucket": 2000, "false_positive_rate": 0.01}
-)
-UNCONFIRMED = IdRules(
-    window="1s",
-    bloom={"bucket": "1s", "expected_per_bucket": 300_000, "false_positive_rate": 1e-12, "confirm": False},
+SMALL, LARGE = (
+    IdRules(window="1s", bloom={"bucket": "1s", "expected_per_bucket": ids, "false_positive_rate": 1e-12})
+    for ids in (2000, 300_000)
 )
 COLLIDING = replace(COLLISIONS, window="1s", refresh=True)
-KEPT = replace(
-    COLLIDING, refresh=False, rename={"to": "/id", "keep": "/was"}, bloom=dict(CONFIRMED.bloom or {})
-)
+KEPT = replace(COLLIDING, refresh=False, rename={"to": "/id", "keep": "/was"})
 RULES: dict[str, IdRules] = {
     "plain": PLAIN,
     "refresh": RENEWING,
-    "bloom": CONFIRMED,
-    "unconfirmed": UNCONFIRMED,
+    "bloom": SMALL,
+    "large": LARGE,
     "colliding": COLLIDING,
     "kept": KEPT,
 }
@@ -59,8 +54,7 @@ MOMENTS: dict[str, CommitStep | Restoring] = {each.value: each for each in (*Com
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let workers write a bucket's 9,000 ids as some five runs, each with several commits; see above."""
-    monkeypatch.setenv("SEQMARK_TEST_RUN_IDS", "2000")
+    """Let workers write filters and pages of a bucket's 9,000 ids with several commits; see above."""
     monkeypatch.setenv("SEQMARK_TEST_SEGMENT_BITS", "3")
     monkeypatch.setenv("SEQMARK_TEST_SNAPSHOT_IDS", "0")
     # Ten commits or so; files are begun and go all the time.
@@ -126,7 +120,7 @@ def kill_restores(moment: Restoring, broker: Broker, tmp_path: Path, rules: IdRu
 
 @pytest.mark.timeout(900)
 @pytest.mark.drawn("rules")
-@pytest.mark.parametrize("rules", ["plain", "bloom", "unconfirmed"])
+@pytest.mark.parametrize("rules", ["plain", "bloom", "large"])
 def test_kills_at_random_lose_and_repeat_no_id(
     broker: Broker, tmp_path: Path, rules: str, *, whole: bool
 ) -> None:

@@ -39,7 +39,17 @@ def click(minute: int, campaign: str, amount: str) -> bytes:
 
 def run(variables: dict[str, str]) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "processor", "sink", "-c", str(EXAMPLE), "--available-now", "--memory", "700m"],
+        [
+            sys.executable,
+            "-m",
+            "processor",
+            "aggregate",
+            "-c",
+            str(EXAMPLE),
+            "--available-now",
+            "--memory",
+            "700m",
+        ],
         env=environment(variables | {"JAVA_TOOL_OPTIONS": SHORT}),
         capture_output=True,
         text=True,

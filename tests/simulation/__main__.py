@@ -7,6 +7,7 @@ import secrets
 import sys
 import traceback
 
+from processor.pipeline import warm
 from tests.simulation.run import run
 
 
@@ -16,6 +17,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=secrets.randbits(32), help="of the first episode")
     parser.add_argument("--minutes", type=float, default=1.0, help="of CPU; 0: the seed's episode alone")
     asked = parser.parse_args(arguments)
+    # What compiling draws would be missing from the first episode's random bytes.
+    warm.main([])
     print(f"the first seed is {asked.seed}", flush=True)
     try:
         print(run(asked.seed, 60 * asked.minutes))

@@ -23,8 +23,8 @@ from seqmark.in_memory.slot import Machine, MemorySlot
 from tests.simulation import scenario as scenarios
 from tests.simulation.clockwork import clockwork
 from tests.simulation.faults import Fate, FaultyWire, Killed, Odds
-from tests.simulation.oracle import require_exact
 from tests.simulation.small_sizes import small_sizes
+from tests.simulation.truth.oracle import require_exact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -174,7 +174,8 @@ class Episode:
                 except StopError:
                     if self.scenario.kind.topics.quarantine is not None:
                         raise
-                self._done = True
+                # Who has lost the slot may have nothing more to do, and may not know it: that ends nothing.
+                self._done = self._done or self._owner is host
                 return
         except Killed:
             host.lose_some()

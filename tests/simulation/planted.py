@@ -36,25 +36,26 @@ CAUGHT, MISSED, NOT_REACHED, BROKEN = 0, 10, 11, 12
 KINDS = {CAUGHT: "caught", MISSED: "missed", NOT_REACHED: "not reached", BROKEN: "broken"}
 UNTRIED = "not tried"
 TABLE = Path(__file__).with_name("caught.json")
-PRELOADED = ("aiokafka.admin", "confluent_kafka.admin", "cramjam", "hypothesis", "numba", "pydantic", "pytest")
+PRELOADED = (
+    "aiokafka.admin",
+    "confluent_kafka.admin",
+    "cramjam",
+    "hypothesis",
+    "numba",
+    "pyarrow",
+    "pydantic",
+    "pyspark.sql",
+    "pytest",
+)
 """What takes long to import and is not ours: once for all mistakes."""
 WAIT_SHARE, WAIT_S, MOST_CHARACTERS = 20, 120, 300
 
-TWO_HOPS = "two hops: no episode has a pipeline with a route"
-EXPLAIN = "explain: no episode asks what became of a record"
-MARKS = "marks: they are written, and nobody in an episode searches by them"
 BY_FILE: Mapping[str, str] = {
-    "processor/commands/run/page_answers.py": "the web server: an episode's workers have none",
     "processor/commands/spark/": "histories in files and tables at rest: Spark",
-    "processor/inspection/explain/": EXPLAIN,
     "processor/kafka/protocol/connections.py": "sockets and SASL: nothing lies below a request",
-    "processor/reset/backfill/hop_load.py": TWO_HOPS,
-    "processor/reset/backfill/intake/topic.py": TWO_HOPS,
-    "processor/reset/backfill/load.py": TWO_HOPS,
-    "processor/reset/run.py": MARKS,
     "processor/state/home.py": "folders: local state is in memory",
-    "processor/worker/worker.py": "the worker's service: readiness, and a group's leader that sees no source",
-    "spark_sink/": "Spark",
+    "spark_sink/side_output.py": "Spark's SQL: by it what was not counted is told apart and written",
+    "spark_sink/": "Spark: episodes read and plan as it does, and have none of its tables",
 }
 """Which fault the simulation has no model of, by a file, or the folder it is in."""
 

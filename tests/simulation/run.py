@@ -8,10 +8,12 @@ import time
 from dataclasses import dataclass
 
 from tests.simulation.brokers.episode import WorkerEpisode
+from tests.simulation.brokers.routes.episode import RoutedEpisode
 from tests.simulation.episode import Episode
 
-KINDS = (Episode, WorkerEpisode)
-"""Of episodes, which take turns by seed: slots over a cluster, and workers over brokers."""
+KINDS: tuple[type[Episode | WorkerEpisode], ...]
+KINDS = (*(Episode, WorkerEpisode) * 3, Episode, RoutedEpisode)
+"""Of episodes, which take turns by seed: slots over a cluster, and workers over brokers, some with a route."""
 
 
 @dataclass

@@ -14,7 +14,8 @@ from processor.pipeline.hop_kinds import kind_of
 from processor.pipeline.hops import hops
 from schemas.config import Settings
 from tests.simulation.clockwork import BEGIN_S
-from tests.simulation.oracle import BIG_BYTES
+from tests.simulation.truth.walk import BIG_BYTES
+from tests.support.explain.truth import CarryingModel
 from tests.support.judges.fingerprints import FingerprintModel, FingerprintRules
 from tests.support.judges.id_rules import BucketIdModel, IdModel, IdRules
 from tests.support.judges.rules import Model, Rules
@@ -25,12 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from processor.pipeline.hop_kinds import HopKind
-    from tests.simulation.oracle import Cluster
+    from tests.simulation.truth.oracle import Cluster
 
 BEGIN_MS = int(BEGIN_S * 1000)
 HOUR_MS = 3_600_000
 LONG = random.Random(0).randbytes(70_000)
-"""Longer than a scope may be."""
+LENGTHS = 65_536, 65_537, 70_000
+"""Of long scopes: the longest that there is, and such that are none."""
 SMALL_SINK_BYTES = 2_500
 """What a sink takes that takes little: less than a record with `BIG_BYTES` of noise, more than any other."""
 APPLICATION = "sim-a"
@@ -69,11 +71,11 @@ class Scenario:
     def fill(self, dice: random.Random, cluster: Cluster, number: int) -> None:
         """Have more come into a source partition."""
         found = self.records[number]
-        found += _filled(dice, cluster, number, lambda at: self.make(len(found) + at))
+        found += filled(dice, cluster, number, lambda at: self.make(len(found) + at))
 
     def fill_other(self, dice: random.Random, cluster: Cluster, number: int) -> None:
         """Have records come into a partition of another topic of the source's name: nobody may judge them."""
-        _filled(dice, cluster, number, lambda at: self.make(len(self.records[number]) + at))
+        filled(dice, cluster, number, lambda at: self.make(len(self.records[number]) + at))
 
     @staticmethod
     def now_ms() -> int:
@@ -83,10 +85,10 @@ class Scenario:
     def model(self) -> Model | IdModel:
         """Return the naive model of one partition."""
         if not isinstance(self.rules, IdRules):
-            return self.rules.model()
+            return CarryingModel(self.rules)
         if isinstance(self.rules, FingerprintRules):
             return FingerprintModel(self.rules, self.now_ms)
-        return IdModel(self.rules, self.now_ms) if self.rules.confirmed else BucketIdModel(self.rules)
+        return IdModel(self.rules, self.now_ms) if self.rules.exact else BucketIdModel(self.rules)
 
 
 def drawn(dice: random.Random, cluster: Cluster, *, small_sinks: bool = False) -> Scenario:
@@ -154,11 +156,13 @@ def _scoped(dice: random.Random) -> tuple[Rules, Callable[[random.Random, int], 
     epoch = None if dice.random() < 0.6 else {"from": "header", "name": "epoch", "format": "int32"}
     window = dice.choice((0, 0, 3, 64, 100))
     rules = Rules(dice.choice(SCOPES), dice.choice(PLACES), epoch, window)
-    scopes = dice.choice((1, 3, 40))
+    scopes, long = dice.choice((1, 3, 40)), dice.choice((0.0, 0.0, 0.02))
     tops: dict[bytes, int] = {}
 
     def make(dice: random.Random, number: int) -> batches.Record:
         name = b"%d" % dice.randrange(scopes)
+        if dice.random() < long:
+            name = LONG[: dice.choice(LENGTHS)]
         top = tops.setdefault(name, 0)
         back = dice.random() < 0.4
         sequence = max(0, top - dice.randrange(20)) if back else top + dice.choice((1, 1, 1, 2, 50))
@@ -175,18 +179,16 @@ def _scoped(dice: random.Random) -> tuple[Rules, Callable[[random.Random, int], 
             for _ in range(dice.choice((1, 2, 3))):
                 headers[dice.choice(list(headers))] = dice.choice((None, b"x"))
             value = None
-        key = LONG if dice.random() < 0.002 else name
-        return _record(dice, number, key, headers, value)
+        return _record(dice, number, name, headers, value)
 
     return rules, make
 
 
 def _identified(dice: random.Random) -> tuple[IdRules, Callable[[random.Random, int], batches.Record]]:
     window, bucket = dice.choice((("3s", "1s"), ("3s", "3s"), ("20s", "7s"), ("1h", "1h")))
-    bloom: dict[str, Any] | None = dice.choice((None, {"confirm": True}, {"confirm": False}))
-    if bloom is not None:
-        rate = 0.4 if bloom["confirm"] else 1e-9
-        bloom |= {"bucket": bucket, "false_positive_rate": rate, "expected_per_bucket": 64}
+    bloom: dict[str, Any] | None = dice.choice(
+        (None, {"bucket": bucket, "false_positive_rate": 1e-9, "expected_per_bucket": 64})
+    )
     rules = IdRules(
         dice.choice(ID_PLACES),
         window,
@@ -199,7 +201,7 @@ def _identified(dice: random.Random) -> tuple[IdRules, Callable[[random.Random, 
 
 def _told_apart(dice: random.Random) -> tuple[IdRules, Callable[[random.Random, int], batches.Record]]:
     plain, make = _identified(dice)
-    while not plain.confirmed:
+    while not plain.exact:
         plain, make = _identified(dice)
     place = plain.id[0]
     to = {"header": "header:id", "value": "/id"}.get(place["from"])
@@ -237,7 +239,7 @@ def _record(
 # ---------------------------------------------------------------- batches
 
 
-def _filled(
+def filled(
     dice: random.Random, cluster: Cluster, number: int, make: Callable[[int], batches.Record]
 ) -> list[Record]:
     """Fill a source partition: with batches of each codec, gaps, and transactions, some of them aborted."""

@@ -9,7 +9,7 @@ import pytest
 
 from processor.engine.ids.bloom import snapshot
 from processor.state import scope_log
-from processor.state.ids import id_log, offset_index, runs, snapshots
+from processor.state.ids import exact_log, offset_index, snapshots
 
 if TYPE_CHECKING:
     import random
@@ -20,15 +20,11 @@ if TYPE_CHECKING:
 def small_sizes(dice: random.Random) -> Iterator[None]:
     """Draw them, as `tests/property/state/test_id_state_model.py` has them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(id_log, "ERASED_IDS", dice.choice((1, 100_000)))
+        patch.setattr(exact_log, "ERASED_IDS", dice.choice((1, 100_000)))
         patch.setattr(offset_index, "ENTRY_IDS", dice.choice((1, 100)))
         patch.setattr(snapshot, "PIECE_WORDS", 8)
         patch.setattr(snapshots, "BYTES_AN_ID", dice.choice((1, 64)))
         patch.setattr(snapshots, "BYTES_A_COMMIT", 200)
         patch.setattr(snapshots, "LEAST_IDS", 0)
-        ids, portions = dice.choice(((1, 1), (7, 8), (64, 8), (1000, 8)))
-        patch.setattr(runs, "LEAST_IDS", ids)
-        patch.setattr(runs, "MOST_IDS", ids)
-        patch.setattr(runs, "PORTIONS", portions)
         patch.setattr(scope_log, "WRITE_EVERY_S", dice.choice((0.0, 1.0, 5.0)))
         yield

@@ -12,6 +12,7 @@ import pytest
 
 from schemas.config import Kafka
 from schemas.event import EventModel
+from schemas.event.written import written_model
 from spark_sink.query.events import BAD, judged
 from spark_sink.query.uncounted import HardlyCounted
 from spark_sink.side_output import SideOutput, SideOutputAudience, Why
@@ -107,12 +108,15 @@ def test_a_new_limit_is_noted_before_a_batch_is_judged_by_it(spark: SparkSession
         sink(tmp_path, "t", "s", {"kind": "console"}, window="1 hour", max_ahead="1 minute"),
     ).aggregates
     checkpoint, aside = tmp_path / "checkpoint-s", tmp_path / "checkpoint-s-aside"
+    model, state = EventModel.load(clicks.event), {"query": "q", "seen": 0, "max_ahead_ms": 3_600_000}
     plan = 'v1\n{"batchWatermarkMs": 0}\n{"t": {"0": 1}}'
     for path, text in {
         checkpoint / "metadata": '{"id": "q"}',
         checkpoint / "offsets" / "0": plan,
         checkpoint / "commits" / "0": "v1\n{}",
-        aside / "_seqmark" / "state.json": '{"query": "q", "seen": 0, "max_ahead_ms": 3600000}',
+        aside / "_seqmark" / "state.json": json.dumps(
+            state | {"model": written_model(model), "earlier_models": []}
+        ),
     }.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

@@ -17,11 +17,11 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from processor.errors import StopError
 from schemas.event import TextType
 from schemas.event.written import read_model, written_model
-from spark_sink import lock
 from spark_sink.files import Files
-from spark_sink.lock import checkpoint_lock
 from spark_sink.outputs import console
+from spark_sink.query import checkpoint as checkpoints
 from spark_sink.query import running
+from spark_sink.query.checkpoint import checkpoint_lock
 from tests.support.kafka.topics import create_topic, delete_records, delete_topic, dice, unique
 from tests.support.spark_sink.job import run, settings, sink
 from tests.support.spark_sink.sinks import HOUR, START, Click, click, numbers, send, written_aside
@@ -195,7 +195,7 @@ def test_files_of_somebody_else_are_not_mixed_with_ours(broker: Broker, tmp_path
 def test_a_sink_runs_once_at_a_time(
     spark: SparkSession, broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lock, "WAIT_S", 0.0)
+    monkeypatch.setattr(checkpoints, "WAIT_S", 0.0)
     config = to_files(broker, tmp_path, unique("any"))
     checkpoint = config.aggregates[0].checkpoint
     with (
@@ -309,12 +309,15 @@ def test_a_sink_that_counts_something_else_is_refused_with_every_difference(
         caught.value
     )
 
-    # A build before the file left none: the topic is told by Spark's own plan, the rest is taken over, once.
-    beside.unlink()
     with pytest.raises(StopError, match=f"topic was {topic}, is other"):
         run(to_files(broker, tmp_path, "other"))
     run(to_files(broker, tmp_path, topic, watermark="10 hours", max_ahead="2 hours"))
     assert json.loads(beside.read_text())["means"] == means
+    written = beside.read_text()
+    beside.unlink()
+    with pytest.raises(StopError, match=r"has no seqmark\.json, which says what it has counted: put it back"):
+        run(to_files(broker, tmp_path, topic))
+    beside.write_text(written)
 
     shutil.rmtree(before[0].parent)
     with pytest.raises(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from benchmarks.rest.jars import delta_jars
 from benchmarks.rest.programs.spark_peers import session
 from benchmarks.rest.protocol import CLEANED, ID, REMEMBERED, STARTED, ProgramMarks, RestJob, parquet_files
+from spark_sink.session import lake_jars
 
 _SETTINGS = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -18,7 +18,7 @@ def main() -> None:
     """Do the job."""
     marks, job = ProgramMarks(), RestJob.of_arguments()
     table = Path(job.folder) / "table"
-    with session(job, jars=delta_jars(lambda _: None), settings=_SETTINGS) as spark:
+    with session(job, jars=lake_jars("delta", lambda _: None), settings=_SETTINGS) as spark:
         marks.say(STARTED)
         spark.read.parquet(*job.history).write.format("delta").save(str(table))
         marks.say(REMEMBERED)

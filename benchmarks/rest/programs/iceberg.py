@@ -9,9 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.rest.jars import iceberg_jars
 from benchmarks.rest.programs.spark_peers import session
 from benchmarks.rest.protocol import CLEANED, ID, REMEMBERED, STARTED, ProgramMarks, RestJob, parquet_files
+from spark_sink.session import lake_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,7 +28,7 @@ def main() -> None:
         "spark.sql.catalog.lake.type": "hadoop",
         "spark.sql.catalog.lake.warehouse": str(warehouse),
     }
-    with session(job, jars=iceberg_jars(lambda _: None), settings=settings) as spark:
+    with session(job, jars=lake_jars("iceberg", lambda _: None), settings=settings) as spark:
         marks.say(STARTED)
         history = spark.read.parquet(*job.history)
         history.writeTo("lake.rest.events").tableProperty("write.parquet.compression-level", "1").create()

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from typing_extensions import Unpack
 
-    from processor.inspection.explain.story import RecordRef, Story
+    from processor.inspection.explain.story import Story
+    from processor.wire.receipt_values import RecordRef
     from schemas.config import Settings
 
 _PLACE = "TOPIC:PARTITION:OFFSET"

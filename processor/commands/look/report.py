@@ -74,7 +74,7 @@ def report(ctx: click.Context, config: Path, *, output: Path, as_json: bool) -> 
 
 
 def write_report(settings: Settings, config: str, output: Path) -> ReportPage:
-    """Read everything and write the page; the demo ends with this too.
+    """Read everything and write the page.
 
     Raises:
         StopError: The broker cannot be reached or stops answering, or the file cannot be written.

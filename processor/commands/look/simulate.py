@@ -21,7 +21,7 @@ from schemas.config.values import DurationMs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from processor.inspection.simulate.forecast import Simulation
+    from processor.inspection.simulate.forecast import Forecast, Simulation
     from processor.inspection.simulate.read import ReadExtent
     from processor.inspection.simulate.recommend import Recommendation
     from schemas.config import Pipeline, Settings
@@ -164,25 +164,17 @@ def _tell(settings: Settings, simulation: Simulation, chosen: Recommendation) ->
 
 def _show(settings: Settings, simulation: Simulation, chosen: Recommendation) -> None:
     from processor.inspection.proposal.toml_text import toml_text  # noqa: PLC0415 - as above
-    from processor.inspection.simulate.forecast import IdForecast  # noqa: PLC0415 - as above
-    from processor.inspection.simulate.show import plot, sentences, tables  # noqa: PLC0415 - as above
+    from processor.inspection.simulate.show import candidate_table  # noqa: PLC0415 - as above
 
     click.echo(shown(f"pipeline {simulation.pipeline}, source {simulation.source}").plain)
     for forecast in simulation.forecasts:
-        click.echo()
-        for sentence in sentences(forecast):
-            click.echo(shown(sentence).plain)
-        whole = forecast.way.name != "compared"
-        for each in tables(forecast, settings.worker.commit_interval_ms, costs=whole):
-            click.echo(
-                f"\n{each.name}" + (" (* as configured)" if any("*" in row[0] for row in each.rows) else "")
-            )
-            table_on_stdout(each.titles, each.rows, right=range(1, len(each.titles)))
-        if isinstance(forecast, IdForecast) and whole:
-            click.echo("\nshare of the copies that is caught, by window")
-            for line in plot(forecast.curve):
-                click.echo(line)
-    _show_candidates(simulation)
+        _show_way(forecast, settings.worker.commit_interval_ms)
+    if simulation.candidates:
+        found = candidate_table(simulation.candidates)
+        click.echo(f"\n{found.name}")
+        table_on_stdout(found.titles, found.rows, right=(1, 2, 3, 5))
+        if simulation.changing:
+            click.echo(shown(f"copies differ in {', '.join(simulation.changing)}").plain)
     click.echo("\nrecommended:")
     for key, value in chosen.dedup.items():
         click.echo(shown(f"  {key} = {toml_text(value)}").plain)
@@ -194,25 +186,20 @@ def _show(settings: Settings, simulation: Simulation, chosen: Recommendation) ->
     say(f"{simulation.cpu_s:.1f} CPU seconds, {records / max(simulation.cpu_s, 1e-9):,.0f} records each", "dim")
 
 
-def _show_candidates(simulation: Simulation) -> None:
-    if not simulation.candidates:
-        return
-    rows = [
-        (
-            str(each["place"]),
-            f"{each['distinct']:,}",
-            f"{each['copies']:,}",
-            f"{each['crossing']:,}",
-            f"per {each['rising']}" if each["rising"] else "-",
-            f"{each['out_of_order']:,}",
-        )
-        for each in simulation.candidates
-    ]
-    click.echo("\nwhat tells the newest records apart, or rises")
-    titles = ("place", "different", "copies", "in other partitions", "rising", "out of order by")
-    table_on_stdout(titles, rows, right=(1, 2, 3, 5))
-    if simulation.changing:
-        click.echo(shown(f"copies differ in {', '.join(simulation.changing)}").plain)
+def _show_way(forecast: Forecast, commit_interval_ms: int) -> None:
+    from processor.inspection.simulate.show import plot, sentences, tables  # noqa: PLC0415 - as above
+
+    click.echo()
+    for sentence in sentences(forecast):
+        click.echo(shown(sentence).plain)
+    whole = forecast.way.name != "compared"
+    for each in tables(forecast, commit_interval_ms, costs=whole):
+        click.echo(f"\n{each.heading}")
+        table_on_stdout(each.titles, each.rows, right=range(1, len(each.titles)))
+    if forecast.curve and whole:
+        click.echo("\nshare of the copies that is caught, by window")
+        for line in plot(forecast.curve):
+            click.echo(line)
 
 
 def _write_config(

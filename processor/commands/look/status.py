@@ -99,7 +99,7 @@ def _for_people(found: ApplicationProgress) -> None:
 
 
 def _for_programs(found: ApplicationProgress) -> None:
-    from processor.inspection.status.fields import application_fields, pipeline_fields  # noqa: PLC0415 - as above
+    from processor.inspection.status.show import application_fields, pipeline_fields  # noqa: PLC0415 - as above
 
     result(**application_fields(found))
     for pipeline in found.pipelines:

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 _NUMBERS = ("source", "sink", "duplicates", "quarantine", "pending")
 _WITH_COLLISIONS = (*_NUMBERS[:-1], "collisions", "pending")
-_ALL = (*_WITH_COLLISIONS, "observed", "unproved", "backfilled")
+_COMPARED = ("dropped_looked_at", "dropped_unseen")
+_ALL = (*_WITH_COLLISIONS, "redriven", "observed", "unproved", "backfilled", *_COMPARED)
 
 
 @click.command()
@@ -104,6 +105,7 @@ def _tell(report: VerifyReport) -> None:
         duplicates=report.duplicates,
         quarantine=report.quarantine,
         collisions=report.collisions,
+        redriven=report.redriven,
         observed=report.observed,
         violations=[
             {"offset": each.offset, "rule": each.rule.value, "detail": each.detail}
@@ -113,6 +115,8 @@ def _tell(report: VerifyReport) -> None:
         pending=report.pending,
         unproved=report.unproved,
         backfilled=report.backfilled,
+        dropped_looked_at=report.dropped_looked_at,
+        dropped_unseen=report.dropped_unseen,
         judged_from=report.judged_from,
         before_verdicts=report.before_verdicts,
         unjudged=report.unjudged,
@@ -171,7 +175,7 @@ def _for_people(reports: list[VerifyReport], seconds: float, *, collisions: bool
     verdict = f"broken, {count(wrong, 'violation')} in {source:,} records"
     if not wrong:
         verdict = f"ok, {source:,} records of {count(len(reports), 'partition')}"
-    click.echo(f"certificate: {verdict}{note}{_since(reports)}")
+    click.echo("\n".join([f"certificate: {verdict}{note}{_since(reports)}", *_compared(reports)]))
     say(f"{seconds:.1f} s, {source / max(seconds, 1e-9):,.0f} records/s", "dim")
 
 
@@ -189,6 +193,11 @@ def _limits(report: VerifyReport) -> Iterator[str]:
         yield (
             f"{count(report.backfilled, 'record')} dropped by what backfill {report.backfill} has brought, "
             "which the source does not hold"
+        )
+    if report.redriven:
+        yield (
+            f"redriven {report.redriven:,}: judged again out of quarantine, which still holds them; each is "
+            "in the sink or dropped, behind what had come by then"
         )
     if report.observed_by_config:
         yield (
@@ -210,6 +219,16 @@ def _limits(report: VerifyReport) -> Iterator[str]:
             f"begins at origin {report.start}; retained before it, not judged: up to "
             f"{count(report.unjudged, 'record')}"
         )
+
+
+def _compared(reports: list[VerifyReport]) -> Iterator[str]:
+    """Say how many dropped records are new: the rules of judging were kept, and have lost them."""
+    looked_at, unseen = (sum(getattr(report, name) for report in reports) for name in _COMPARED)
+    if looked_at:
+        said = f"of {looked_at:,} dropped records looked at, {unseen:,} have a content that never passed"
+        places = [f"{each.pipeline} {each.partition}:{at}" for each in reports for at in each.unseen_at][:2]
+        see = ": see 'New records that are dropped' in docs/guarantees.md"
+        yield said + (f", such as {' and '.join(places)}{see}" if unseen else "")
 
 
 def _since(reports: list[VerifyReport]) -> str:

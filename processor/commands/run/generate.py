@@ -22,7 +22,6 @@ from schemas.config.values import DurationMs, duration_text
 if TYPE_CHECKING:
     from processor.generator import StreamOptions
     from processor.generator.truth import Truth
-    from processor.kafka.plain.producer import Sending
     from schemas.config import Kafka, Pipeline, Settings
 
 _COLLISIONS = 0.01
@@ -105,18 +104,6 @@ def _duration(text: str) -> int:
     default="6h",
     help="Event time that the stream covers. Mind the topic's retention where it is days.",
 )
-@click.option(
-    "--compression",
-    type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]),
-    default="lz4",
-    help="Compression of the batches.",
-)
-@click.option(
-    "--batch-bytes",
-    type=click.IntRange(1024, 16 * 1024 * 1024),
-    default=262_144,
-    help="Size of a batch, before compression.",
-)
 def generate(  # noqa: PLR0913 - one argument per option
     *,
     config: Path,
@@ -132,8 +119,6 @@ def generate(  # noqa: PLR0913 - one argument per option
     scopes: int | None,
     start: int | None,
     span: int,
-    compression: str,
-    batch_bytes: int,
     as_json: bool,
 ) -> None:
     """Produce a stream with known duplicates into a pipeline's source topic.
@@ -159,7 +144,6 @@ def generate(  # noqa: PLR0913 - one argument per option
     settings = load(config)
     # numpy and the broker's client are slow to import: a config that is wrong is said at once.
     from processor.generator import SCOPES, StreamOptions, truth  # noqa: PLC0415 - see above
-    from processor.kafka.plain.producer import Sending  # noqa: PLC0415 - see above
 
     index = _index(settings, pipeline)
     chosen, key = settings.pipelines[index], f"pipelines.{index}.dedup"
@@ -175,11 +159,10 @@ def generate(  # noqa: PLR0913 - one argument per option
     if start is None:
         options = options.ending_by(now_ms)
     _require_certain(chosen, key, options, now_ms)
-    sending = Sending(compression, batch_bytes, rate)
     if truth_path is not None:
         with writing(truth_path):
             truth.require_room(truth_path)
-    truths, seconds = asyncio.run(_generate(settings.kafka, chosen, key, options, sending))
+    truths, seconds = asyncio.run(_generate(settings.kafka, chosen, key, options, rate))
     if truth_path is not None:
         with writing(truth_path):
             truth.write(truth_path, truths)
@@ -219,7 +202,7 @@ def _require_certain(pipeline: Pipeline, key: str, options: StreamOptions, now_m
 
 
 async def _generate(
-    kafka: Kafka, pipeline: Pipeline, key: str, options: StreamOptions, sending: Sending
+    kafka: Kafka, pipeline: Pipeline, key: str, options: StreamOptions, rate: float | None
 ) -> tuple[list[Truth], float]:
     """Produce the stream; return the truth of each partition, and how many seconds it took."""
     from processor.generator import check_supported, make_stream  # noqa: PLC0415 - as above
@@ -232,7 +215,7 @@ async def _generate(
     stream = make_stream(pipeline.dedup, replace(options, partitions=partitions), key)
     began = time.monotonic()
     with bar(f"producing into {pipeline.source}", options.records) as advance:
-        truths = await produce(kafka, pipeline.source, stream, sending, advance)
+        truths = await produce(kafka, pipeline.source, stream, rate, advance)
     return truths, time.monotonic() - began
 
 
@@ -272,9 +255,9 @@ def _holds(pipeline: Pipeline, options: StreamOptions) -> list[str]:
         return [f"ids expire by the worker's clock: the truth holds if it reads all of this within {window}"]
     if dedup.window >= options.span_ms:
         return [f"no id expires: the window is {window}, the stream covers {span}; --span makes it longer"]
-    if dedup.backend == "bloom" and not dedup.bloom_options.confirm:
+    if dedup.backend == "bloom":
         bucket = duration_text(dedup.bloom_options.bucket)
-        return [f"without confirmation windows end to one bucket ({bucket}); the truth is to the millisecond"]
+        return [f"with Bloom filters windows end to one bucket ({bucket}); the truth is to the millisecond"]
     return []
 
 

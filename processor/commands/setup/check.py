@@ -18,7 +18,7 @@ from processor.commands.console import (
 )
 from processor.config.load import load, require_aggregates
 from processor.errors import EXIT_CONFIG, EXIT_DONE, EXIT_FAILED, ConfigError, Problem
-from processor.inspection.check.findings import Findings
+from processor.inspection.findings import Findings, Level
 from processor.ops.status_text import count
 from schemas.config import TopicInput
 
@@ -58,10 +58,9 @@ def check(ctx: click.Context, config: Path, *, require_broker: bool, offline: bo
     note_exit_code(code)
     if not as_json and [problem.key for problem in found.problems] == [str(config)]:
         raise ConfigError(found.problems)  # nothing could be looked at: there is no result
-    levels = zip(LEVELS, (found.problems, found.warnings, found.notes, found.right), strict=True)
     # People see the end of a list first.
-    for level, problems in levels if as_json else reversed(list(levels)):
-        list_problems(problems, level, as_json=as_json)
+    for level in LEVELS if as_json else reversed(LEVELS):
+        list_problems(found.of(level), level, as_json=as_json)
     if not as_json:
         heading = f"{count(len(found.problems), 'problem')}"
         repeat_on_stderr(found.problems, f"{heading} {CONFIG_WRONG}" if code == EXIT_CONFIG else f"{heading}:")
@@ -75,31 +74,37 @@ def _look(config: Path, found: Findings, *, require_broker: bool, offline: bool)
     try:
         settings = load(config)
         require_aggregates(settings)
-        found.fine(str(config), f"names {_counted(settings)}, and every key is right")
+        found.ok("config", str(config), f"names {_counted(settings)}, and every key is right")
         # The client of the broker and numba are slow to import: a config that is wrong is said at once.
-        from processor.inspection.check.checkpoints import check_checkpoints  # noqa: PLC0415 - see above
-        from processor.inspection.check.cluster import KEY, UNCHECKED, check_cluster  # noqa: PLC0415 - see above
-        from processor.inspection.check.memory import check_memory  # noqa: PLC0415 - see above
-        from processor.inspection.check.state_folder import check_state_folder  # noqa: PLC0415 - see above
+        from processor.inspection.check import machine  # noqa: PLC0415 - see above
+        from processor.inspection.check.cluster import (  # noqa: PLC0415 - see above
+            BROKER,
+            KEY,
+            TOPICS,
+            UNCHECKED,
+            check_cluster,
+        )
 
         for index, batch in enumerate(settings.batches):
             if isinstance(batch.input, TopicInput):
                 found.note(
-                    f"batches.{index}.input.topic", "was not looked at: `seqmark batch` does as it begins"
+                    TOPICS,
+                    f"batches.{index}.input.topic",
+                    "was not looked at: `seqmark batch` does as it begins",
                 )
         if not settings.pipelines and not settings.aggregates:
             return EXIT_DONE  # of batches alone: no worker and no query is named
         if offline:
-            found.warn(KEY, f"{UNCHECKED}: --offline asks no broker")
+            found.warning(BROKER, KEY, f"{UNCHECKED}: --offline asks no broker")
             plan = None
         else:
             plan = check_cluster(settings, found, require_broker=require_broker)
-        check_memory(settings, plan, found)
+        machine.check_memory(settings, plan, found)
         if settings.pipelines:
-            check_state_folder(settings, found)
-        check_checkpoints(settings, found)
+            machine.check_state_folder(settings, found)
+        machine.check_checkpoints(settings, found)
     except ConfigError as error:
-        found.problems.extend(error.problems)
+        found.add("config", Level.PROBLEM, error.problems)
         return EXIT_CONFIG
     return EXIT_FAILED if found.problems else EXIT_DONE
 

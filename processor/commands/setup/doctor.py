@@ -19,7 +19,7 @@ from processor.ops.status_text import count
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from processor.inspection.doctor.rows import Trials
+    from processor.inspection.findings import Findings
 
 _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red", "not tried": "dim"}
 
@@ -49,14 +49,17 @@ def doctor(ctx: click.Context, config: Path, *, as_json: bool) -> None:
     ctx.exit(code)
 
 
-def _for_programs(trials: Trials) -> None:
+def _for_programs(trials: Findings) -> None:
     for row in trials.rows:
-        result(**asdict(row))
+        fields = asdict(row)
+        del fields["place"]  # no row is about a key
+        result(**fields)
 
 
-def _for_people(trials: Trials) -> None:
+def _for_people(trials: Findings) -> None:
     console = people(stderr=False)
-    found = [count(number, word) for number, word in _counts(trials) if number]
+    kinds = (len(trials.problems), "problem"), (len(trials.warnings), "warning")
+    found = [count(number, word) for number, word in kinds if number]
     style = _STYLES["problem" if trials.problems else "warning" if trials.warnings else "ok"]
     console.print(Text(", ".join(found) if found else "all is well", style=style))
     table = Table()
@@ -70,7 +73,3 @@ def _for_people(trials: Trials) -> None:
         style = _STYLES[row.outcome]
         table.add_row(shown(row.tried), shown(row.outcome, style), shown(row.says), shown(row.advice))
     console.print(table)
-
-
-def _counts(trials: Trials) -> list[tuple[int, str]]:
-    return [(trials.problems, "problem"), (trials.warnings, "warning")]

@@ -12,9 +12,7 @@ import click
 
 from processor.commands.console import bar, config_option, json_option, say
 from processor.commands.run.reset import chosen_pipeline, read_place, read_time
-from processor.commands.spark.backfill_columns import columns_said, history_columns, read_columns
-from processor.commands.spark.backfill_prepare import AskedBackfill, prepare
-from processor.commands.spark.backfill_sequences import KNOWN, sequence_columns
+from processor.commands.spark.backfill_columns import AskedBackfill, columns_said, history_columns, read_columns
 from processor.commands.spark.backfill_told import tell, tell_loaded, warn
 from processor.config.load import load, require_pipelines
 from processor.errors import ConfigError, Problem, StopError
@@ -28,10 +26,13 @@ if TYPE_CHECKING:
     from processor.reset.backfill.intake.folder import HistoryFolder, Prepared
     from processor.reset.backfill.intake.looks import Goal
     from schemas.config import Pipeline, Settings
-    from spark_sink.backfill.plan import HistoryColumns
 
 _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 """It is the name of a folder, and stands in each receipt."""
+_ONLY_A_TOPIC = (
+    "a pipeline of mode watermark begins with a topic, --format topic: write what was delivered to a topic "
+    "with the source's partitions, as the source has it, and give that"
+)
 
 
 @click.command()
@@ -56,9 +57,8 @@ _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
     "--columns",
     multiple=True,
     metavar="NAME=COL,...",
-    help="What the columns are: id=COL[,COL] (its parts in their order) and time=COL, or in mode watermark "
-    "sequence=COL, epoch=COL, scope=COL; and if there are any partition=COL, offset=COL, key=COL, "
-    "ignore=COL[,COL]. Of JSON lines names or JSON pointers.",
+    help="What the columns are: id=COL[,COL] (its parts in their order) and time=COL; and if there are any "
+    "partition=COL, offset=COL, key=COL, ignore=COL[,COL]. Of JSON lines names or JSON pointers.",
 )
 @click.option(
     "--ignore",
@@ -120,8 +120,9 @@ def backfill(  # noqa: PLR0913 - one argument per option
 ) -> None:
     """Begin a pipeline warm: what a history has delivered is a duplicate in the stream, for the window of ids.
 
-    The pipeline has no state yet, and nobody works on it. First the history is staged in a folder, by Spark;
-    then it is loaded, in transactions. Started again, the same command goes on where it was.
+    The pipeline has no state yet, and nobody works on it. First the history is staged in a folder, files by
+    Spark, a topic without it; then it is loaded, in transactions. Started again, the same command goes on
+    where it was. A pipeline of mode watermark begins with a topic.
     """
     settings = load(config)
     require_pipelines(settings)
@@ -170,6 +171,13 @@ def _asked(
             f"pipeline {pipeline.name} tags collisions with the first record's topic, partition and offset, "
             'which a history has not: choose on_collision "pass" or "rename", whose notes name the backfill'
         )
+    sequences = pipeline.sequence_dedup
+    if sequences is not None and (sequences.wraps or sequences.changes):
+        what = "sequences wrap" if sequences.wraps else "epochs have no order"
+        raise StopError(
+            f"pipeline {pipeline.name} cannot begin with a history, as its {what}: in which order records came "
+            "decides, and a history does not say it"
+        )
     columns = None
     if kind == "topic":
         if given or choice.leave_out:
@@ -177,9 +185,14 @@ def _asked(
                 [Problem("--columns" if given else "--up-to-cut", "goes with files, not with a topic")]
             )
     else:
-        read_columns(given, *([] if dedup is not None else [KNOWN]))
+        if dedup is None:
+            raise ConfigError([Problem("--format", _ONLY_A_TOPIC)])
+        read_columns(given)
         require("seqmark backfill", "spark", module="pyarrow")
-        columns = _columns(given, kind, pipeline, choice)
+        columns = history_columns(given, kind, dedup)
+        if choice.leave_out and columns.offset is None and choice.time_ms is None:
+            needs = "needs the offsets, --columns offset=COL, or --cut-time"
+            raise ConfigError([Problem("--up-to-cut", needs)])
     return AskedBackfill(settings, pipeline, history, kind, columns, None, run or "", choice, None, "", "")
 
 
@@ -204,23 +217,9 @@ def _with_files(asked: AskedBackfill, ignore: Sequence[str]) -> AskedBackfill:
     return asked._replace(files=files, run=asked.run or name)
 
 
-def _columns(given: Sequence[str], kind: str, pipeline: Pipeline, choice: CutChoice) -> HistoryColumns:
-    sequences, ids = pipeline.sequence_dedup, pipeline.id_dedup
-    if sequences is not None:
-        columns = sequence_columns(given, kind, sequences, choice)
-    else:
-        assert ids is not None  # noqa: S101 - there are two modes
-        columns = history_columns(given, kind, ids)
-    if choice.leave_out and columns.offset is None and choice.time_ms is None:
-        raise ConfigError([Problem("--up-to-cut", "needs the offsets, --columns offset=COL, or --cut-time")])
-    return columns
-
-
 def _backfill(asked: AskedBackfill, *, dry: bool, as_json: bool) -> None:
-    from processor.reset.backfill.intake.looks import (  # noqa: PLC0415 - slow to import
-        look_ahead,
-        require_one_history,
-    )
+    from processor.commands.spark.backfill_prepare import prepare  # noqa: PLC0415 - slow to import
+    from processor.reset.backfill.intake.looks import look_ahead, require_one_history  # noqa: PLC0415 - likewise
 
     source = asked.pipeline.source
     has_offsets = (asked.columns is not None and asked.columns.offset is not None) or asked.history == source

@@ -1,20 +1,35 @@
-"""Reads ``--columns``: which columns of a history are the parts of an id, its time and its place."""
+"""Reads ``--columns``: which columns of a history are the parts of an id, its time and its place.
+
+With what else a command line says it is an `AskedBackfill`.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from processor.config.near import listed, near
 from processor.errors import ConfigError, Problem, StopError
-from schemas.config.dedup import ContentId, HeaderId, KeyId, ValueId
-from schemas.config.values import is_pointer
+from schemas.config.dedup import (
+    AnyId,
+    ColumnId,
+    ContentId,
+    HeaderId,
+    KeyId,
+    TextId,
+    ValueId,
+    plain_parts,
+)
+from schemas.config.values import is_deep_pointer, is_pointer
+from schemas.near import did_you_mean, listed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
 
-    from schemas.config import InsertIdDedup
+    from processor.engine.rest import Normal
+    from processor.reset.backfill.intake.cuts import CutChoice
+    from schemas.config import InsertIdDedup, Pipeline, Settings
     from schemas.config.dedup import IdPart
-    from spark_sink.backfill.job import CleanTable
+    from spark_sink.backfill.job import CleanTable, HistoryFiles
     from spark_sink.backfill.plan import HistoryColumns
 
 _OPTION = "--columns"
@@ -23,8 +38,38 @@ _SEVERAL = ("id", "ignore")
 _BATCH_TIME = "seqmark_time"
 
 
-def read_columns(given: Sequence[str], known: Sequence[str] = _KNOWN) -> dict[str, list[str]]:
-    """Return what ``id=a,b,time=c`` names, by what it is for; ``known`` is what there is.
+class AskedBackfill(NamedTuple):
+    """The command line, checked.
+
+    Attributes:
+        settings: The whole config.
+        pipeline: One of it.
+        history: Path or topic.
+        kind: Its format.
+        columns: What its columns mean; None: it is a topic.
+        files: Its files; None: it is a topic.
+        run: Name of the backfill.
+        cut: What is said of the cut.
+        staging: Folder for what is staged; None: that of the config.
+        master: Where Spark runs.
+        memory: Its heap.
+    """
+
+    settings: Settings
+    pipeline: Pipeline
+    history: str
+    kind: str
+    columns: HistoryColumns | None
+    files: HistoryFiles | None
+    run: str
+    cut: CutChoice
+    staging: Path | None
+    master: str
+    memory: str
+
+
+def read_columns(given: Sequence[str]) -> dict[str, list[str]]:
+    """Return what ``id=a,b,time=c`` names, by what it is for.
 
     Raises:
         ConfigError: It is not of that form, or names something unknown or twice.
@@ -34,21 +79,20 @@ def read_columns(given: Sequence[str], known: Sequence[str] = _KNOWN) -> dict[st
     for text in ",".join(given).split(",") if given else []:
         name, equals, column = text.partition("=")
         if equals:
-            if name not in known:
-                meant = near(name, known)
-                hint = f"did you mean {meant}? " if meant else ""
-                raise refused_columns(f"there is no {name}; {hint}There are {listed(known)}")
+            if name not in _KNOWN:
+                hint = f"{did_you_mean(name, _KNOWN)} There are {listed(_KNOWN)}".lstrip()
+                raise _refused_columns(f"there is no {name}; {hint}")
             if name in found:
-                raise refused_columns(f"{name} is given twice; several columns follow each other: id=COL,COL")
+                raise _refused_columns(f"{name} is given twice; several columns follow each other: id=COL,COL")
             last = found.setdefault(name, [])
         else:
             column = text
         if last is None or not column:
-            raise refused_columns(f"{text!r} is not NAME=COL, such as id=event_id,time=occurred_at")
+            raise _refused_columns(f"{text!r} is not NAME=COL, such as id=event_id,time=occurred_at")
         last.append(column)
     for name, columns in found.items():
         if name not in _SEVERAL and len(columns) > 1:
-            raise refused_columns(f"{name} is one column, not {listed(columns)}")
+            raise _refused_columns(f"{name} is one column, not {listed(columns)}")
     return found
 
 
@@ -67,25 +111,29 @@ def history_columns(given: Sequence[str], kind: str, dedup: InsertIdDedup) -> Hi
 
     found = read_columns(given)
     if "time" not in found and kind != "batch":
-        raise refused_columns(
+        raise _refused_columns(
             "time=COL is missing: the column with the time that each id was delivered at, or of its event"
         )
     if "id" in found and len(found["id"]) != len(dedup.id):
-        raise refused_columns(
+        raise _refused_columns(
             f"id has {len(found['id'])} columns, and the ids of the pipeline have {len(dedup.id)} parts"
         )
     _require_readable(dedup)
     names = found.get("id") or [_default(part, kind) for part in dedup.id]
     ids = [
-        IdSource(as_column(name, kind), as_bytes=isinstance(part, HeaderId | KeyId))
+        IdSource(
+            _as_column(name, kind, is_deep_pointer),
+            isinstance(part, HeaderId | KeyId | ColumnId | TextId),
+            _normal(part),
+        )
         for name, part in zip(names, dedup.id, strict=True)
     ]
     one = {
-        name: as_column(found[name][0], kind)
+        name: _as_column(found[name][0], kind)
         for name in ("time", "partition", "key", "offset")
         if name in found
     }
-    ignore = [as_column(each, kind) for each in found.get("ignore", [])]
+    ignore = [_as_column(each, kind) for each in found.get("ignore", [])]
     return HistoryColumns(
         ids,
         one.get("time", _BATCH_TIME),
@@ -109,6 +157,11 @@ def require_alike(table: CleanTable, columns: HistoryColumns, dedup: InsertIdDed
             f"the ids of {path} are made of {listed(known)}, and those of the pipeline of {listed(wanted)}: "
             f"they would never meet. If they are the same, say so: --columns id={','.join(known)}"
         )
+    if normal := [each.column for each in columns.id if each.normal]:
+        raise StopError(
+            f"the pipeline's ids are normalised, and the hashes of {path} are of {listed(normal)} as written: "
+            "ids of the two would never meet. Give the batch's input as the history: --format parquet or json"
+        )
     for source, (name, as_bytes) in zip(columns.id, table.id, strict=True):
         if source.as_bytes != as_bytes:
             has, stream = (
@@ -130,7 +183,7 @@ def require_alike(table: CleanTable, columns: HistoryColumns, dedup: InsertIdDed
 
 
 def _require_readable(dedup: InsertIdDedup) -> None:
-    if any(isinstance(part, ContentId) for part in dedup.id):
+    if any(isinstance(part, ContentId) for part in plain_parts(dedup.id)):
         raise _refused("its ids are made of the record's content, which a file's columns are not: backfill it")
     counted = dedup.fingerprint
     if counted is not None and (counted.of == "bytes" or counted.headers):
@@ -144,41 +197,60 @@ def _refused(why: str) -> ConfigError:
 def _default(part: IdPart, kind: str) -> str:
     match part:
         case ValueId():
-            return part.pointer if kind == "json" else last_member(part.pointer)
+            return part.pointer if kind == "json" else _last_member(part.pointer)
         case HeaderId():
             return part.name
         case KeyId():
             return "key"
+        case AnyId():
+            return _default(part.any[0], kind)
+        case ColumnId() | TextId():
+            raise _refused_columns(
+                "id=COL is missing: the pipeline's ids are made of text, which names no columns"
+            )
         case ContentId():
             raise AssertionError(part)  # was refused
 
 
-def last_member(pointer: str) -> str:
+def _normal(part: IdPart) -> Normal:
+    """Return what does not count of a part; of several it has to be the same."""
+    from processor.engine.rest import Normal  # noqa: PLC0415 - slow to import
+
+    inherited = None if isinstance(part, ContentId) else part.normalise
+    every = {each.normalise or inherited for each in plain_parts([part]) if not isinstance(each, ContentId)}
+    if len(every) > 1:
+        raise _refused("parts of any are normalised in several ways, and a column is in one: backfill it")
+    (how,) = every
+    return Normal[how.upper()] if how else Normal.NONE
+
+
+def _last_member(pointer: str) -> str:
     """Return the name of the member that a JSON pointer leads to."""
     return pointer.rpartition("/")[2].replace("~1", "/").replace("~0", "~")
 
 
-def as_column(name: str, kind: str) -> str:
+def _as_column(name: str, kind: str, may_be: Callable[[str], bool] = is_pointer) -> str:
     """Return what a reader looks for: of JSON a pointer, which a plain name is one level of."""
     if kind != "json":
         return name
     if name.startswith("/"):
-        if not is_pointer(name):
-            raise refused_columns(f"{name} is no JSON pointer (RFC 6901)")
+        if not may_be(name):
+            raise _refused_columns(f"{name} is no JSON pointer (RFC 6901)")
         return name
     return "/" + name.replace("~", "~0").replace("/", "~1")
 
 
-def refused_columns(message: str) -> ConfigError:
+def _refused_columns(message: str) -> ConfigError:
     """Return what says that ``--columns`` is wrong."""
     return ConfigError([Problem(_OPTION, message)])
 
 
 def columns_said(columns: HistoryColumns) -> Iterable[tuple[str, object]]:
     """Yield what the columns are, as a note that can be compared later keeps it."""
+    normal = {each.column: each.normal.name for each in columns.id if each.normal}
     yield "id", [[each.column, each.as_bytes] for each in columns.id]
+    if normal:
+        yield "normal", normal
     for name in ("time", "partition", "key", "offset"):
         yield name, getattr(columns, name)
     yield "ignore", list(columns.ignore)
-    if columns.sequences is not None:
-        yield "sequences", columns.sequences

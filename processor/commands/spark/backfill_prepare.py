@@ -1,31 +1,41 @@
-"""Does the first phase of `seqmark backfill`: takes a history in, and stages what a worker remembers of it."""
+"""Does the first phase of `seqmark backfill`: takes a history in, and stages what a worker remembers of it.
+
+It is slow to import: what a command line lacks is said before.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from processor.commands.console import bar, say
-from processor.commands.spark.backfill_columns import require_alike
+from processor.commands.spark.backfill_columns import AskedBackfill, require_alike
 from processor.commands.spark.interrupts import ending_at_once
 from processor.errors import ConfigError, Problem
+from processor.judges.factory import mode_of
+from processor.judges.ids import worker_clock_ms
+from processor.kafka.client import open_client
 from processor.ops import fault_points
+from processor.reset.backfill.fold import WatermarkPreparation
+from processor.reset.backfill.intake.cuts import cuts_after
+from processor.reset.backfill.intake.folder import BackfillStep, HistoryCounts, Prepared
+from processor.reset.backfill.intake.looks import AGAIN
+from processor.reset.backfill.intake.topic import IdIntake, SequenceIntake, TopicHistory
+from processor.reset.backfill.prepare import HistoryRows, Preparation
+from processor.reset.backfill.staging import Staging
+from processor.wire.decode import Decoder
 
 if TYPE_CHECKING:
     from pathlib import Path
     from typing import TypeAlias
 
-    from processor.reset.backfill.fold import WatermarkPreparation
-    from processor.reset.backfill.intake.cuts import CutChoice
-    from processor.reset.backfill.intake.folder import HistoryCounts, HistoryFolder, Prepared
+    from processor.reset.backfill.intake.folder import HistoryFolder
     from processor.reset.backfill.intake.looks import Goal
     from processor.reset.backfill.intake.topic import RecordIntake
-    from processor.reset.backfill.prepare import Preparation
-    from processor.reset.backfill.staging import Staging
-    from schemas.config import InsertIdDedup, Pipeline, Settings, WatermarkDedup
-    from spark_sink.backfill.job import HashedHistory, HistoryFiles
+    from schemas.config import InsertIdDedup, WatermarkDedup
+    from spark_sink.backfill.job import HashedHistory
     from spark_sink.backfill.plan import HistoryColumns
 
     _Work: TypeAlias = Preparation | WatermarkPreparation
@@ -33,40 +43,8 @@ if TYPE_CHECKING:
 INTERRUPTED = "run the same backfill again: what is staged is not staged again, what is loaded not loaded again"
 
 
-class AskedBackfill(NamedTuple):
-    """The command line, checked.
-
-    Attributes:
-        settings: The whole config.
-        pipeline: One of it.
-        history: Path or topic.
-        kind: Its format.
-        columns: What its columns mean; None: it is a topic.
-        files: Its files; None: it is a topic.
-        run: Name of the backfill.
-        cut: What is said of the cut.
-        staging: Folder for what is staged; None: that of the config.
-        master: Where Spark runs.
-        memory: Its heap.
-    """
-
-    settings: Settings
-    pipeline: Pipeline
-    history: str
-    kind: str
-    columns: HistoryColumns | None
-    files: HistoryFiles | None
-    run: str
-    cut: CutChoice
-    staging: Path | None
-    master: str
-    memory: str
-
-
 def prepare(asked: AskedBackfill, goal: Goal, folder: HistoryFolder) -> Prepared:
     """Do the first phase."""
-    from processor.reset.backfill.intake.folder import BackfillStep, Prepared  # noqa: PLC0415 - see above
-
     folder.begin()
     with folder.writing():
         if asked.kind == "topic":
@@ -74,11 +52,9 @@ def prepare(asked: AskedBackfill, goal: Goal, folder: HistoryFolder) -> Prepared
         else:
             counts, work = _take_files(asked, goal, folder.path)
         fault_points.reached(BackfillStep.HASHED)
-        # Of sequences only those were taken in that may count.
-        counts = counts._replace(taken=counts.taken or work.taken)
         say(f"folding {counts.rows:,} rows to what a worker remembers of them")
         staging = work.stage()
-    counts = counts._replace(expired=work.expired)
+    counts = counts._replace(taken=work.taken, expired=work.expired)
     folder.note(counts, staging)
     fault_points.reached(BackfillStep.STAGED)
     return Prepared(counts, staging, [], {})
@@ -93,7 +69,6 @@ def _id_preparation(
     cuts: dict[int, int],
     latest_ms: int,
 ) -> Preparation:
-    from processor.reset.backfill.prepare import Preparation  # noqa: PLC0415 - slow to import
 
     fingerprints = dedup.fingerprint is not None
     staging = _staging(asked, goal, folder, secret, fingerprints=fingerprints)
@@ -107,7 +82,6 @@ def _id_preparation(
 def _sequence_preparation(
     asked: AskedBackfill, dedup: WatermarkDedup, goal: Goal, folder: Path, cuts: dict[int, int]
 ) -> WatermarkPreparation:
-    from processor.reset.backfill.fold import WatermarkPreparation  # noqa: PLC0415 - slow to import
 
     # Nothing is hashed, so the key is nothing to anybody.
     staging = _staging(asked, goal, folder, bytes(16), fingerprints=False)
@@ -115,34 +89,20 @@ def _sequence_preparation(
 
 
 def _staging(asked: AskedBackfill, goal: Goal, folder: Path, secret: bytes, *, fingerprints: bool) -> Staging:
-    from processor.reset.backfill.staging import Staging  # noqa: PLC0415 - slow to import
 
     return Staging(folder, asked.run, asked.pipeline.name, goal.definition, secret, fingerprints, {})
 
 
 def _latest_ms(dedup: InsertIdDedup) -> int:
-    from processor.judges.ids import worker_clock_ms  # noqa: PLC0415 - slow to import
-
     return worker_clock_ms() + (0 if dedup.time == "arrival" else dedup.max_ahead)
 
 
-def _take_files(asked: AskedBackfill, goal: Goal, folder: Path) -> tuple[HistoryCounts, _Work]:
-    columns, sequences, ids = asked.columns, asked.pipeline.sequence_dedup, asked.pipeline.id_dedup
-    assert columns is not None  # noqa: S101 - they are those of a history of files
-    _require_placed(asked, goal, columns)
-    if sequences is not None:
-        return _take_sequence_files(asked, sequences, goal, folder)
-    assert ids is not None  # noqa: S101 - there are two modes
-    return _take_id_files(asked, ids, columns, goal, folder)
-
-
-def _take_id_files(
-    asked: AskedBackfill, dedup: InsertIdDedup, columns: HistoryColumns, goal: Goal, folder: Path
-) -> tuple[HistoryCounts, Preparation]:
-    from processor.reset.backfill.intake.cuts import cuts_after  # noqa: PLC0415 - slow to import
-    from processor.reset.backfill.prepare import HistoryRows  # noqa: PLC0415 - see above
+def _take_files(asked: AskedBackfill, goal: Goal, folder: Path) -> tuple[HistoryCounts, Preparation]:
     from spark_sink.backfill.job import hashed_rows, read_clean_table  # noqa: PLC0415 - see above
 
+    columns, dedup = asked.columns, asked.pipeline.id_dedup
+    assert columns is not None and dedup is not None  # noqa: S101, PT018 - they are those of a history of files
+    _require_placed(asked, goal, columns)
     secret = os.urandom(16)
     if asked.kind == "batch":
         table = read_clean_table(asked.history)
@@ -158,30 +118,7 @@ def _take_id_files(
             marks = rows["fingerprint"] if exclude is not None else rows["fingerprint"][:0]
             work.take(HistoryRows(rows["partition"], rows["hash"], rows["time"], marks))
             advance(rows.size)
-    return _counts(found), work
-
-
-def _take_sequence_files(
-    asked: AskedBackfill, dedup: WatermarkDedup, goal: Goal, folder: Path
-) -> tuple[HistoryCounts, WatermarkPreparation]:
-    import numpy as np  # noqa: PLC0415 - slow to import
-
-    from processor.reset.backfill.fold import SequenceRows  # noqa: PLC0415 - slow to import
-    from processor.reset.backfill.intake.cuts import cuts_after  # noqa: PLC0415 - see above
-    from spark_sink.backfill.sequences import read_sequences  # noqa: PLC0415 - see above
-
-    found, parts = _read_files(asked, goal, folder, bytes(16), None)
-    work = _sequence_preparation(asked, dedup, goal, folder, cuts_after(goal.cuts, found.ends))
-    for rows in read_sequences(parts):
-        size = np.diff(rows.ends, prepend=0)
-        work.take(SequenceRows(rows.partition, rows.sequence, rows.epoch, rows.data, rows.ends - size, size))
-    return _counts(found)._replace(taken=dict(enumerate(found.taken))), work
-
-
-def _counts(found: HashedHistory) -> HistoryCounts:
-    from processor.reset.backfill.intake.folder import HistoryCounts  # noqa: PLC0415 - slow to import
-
-    return HistoryCounts(found.files, found.rows, found.beyond, found.faults, found.first_fault, {}, {})
+    return HistoryCounts(found.files, found.rows, found.beyond, found.faults, found.first_fault, {}, {}), work
 
 
 def _read_files(
@@ -227,12 +164,11 @@ def _require_placed(asked: AskedBackfill, goal: Goal, columns: HistoryColumns) -
     if goal.route is not None:
         _require_offsets_placed(asked, goal, columns)
         return
-    what = "ids are" if asked.pipeline.id_dedup is not None else "sequences are"
     raise ConfigError(
         [
             Problem(
                 "--columns",
-                f"{asked.pipeline.source} has {goal.partitions} partitions, and {what} remembered by "
+                f"{asked.pipeline.source} has {goal.partitions} partitions, and ids are remembered by "
                 "partition: give the column that says in which one each record stood, partition=COL, or the "
                 "records' key, key=COL, where producers chose partitions by Kafka's default (murmur2)",
             )
@@ -256,10 +192,6 @@ def _require_offsets_placed(asked: AskedBackfill, goal: Goal, columns: HistoryCo
 
 
 async def _take_topic(asked: AskedBackfill, goal: Goal, folder: Path) -> tuple[HistoryCounts, _Work]:
-    from processor.kafka.client import open_client  # noqa: PLC0415 - slow to import
-    from processor.reset.backfill.intake.looks import AGAIN  # noqa: PLC0415 - see above
-    from processor.reset.backfill.intake.topic import TopicHistory  # noqa: PLC0415 - see above
-    from processor.wire.decode import Decoder  # noqa: PLC0415 - see above
 
     client_id = f"{asked.settings.worker.application_id}-backfill-history"
     async with open_client(asked.settings.kafka, client_id, [asked.history], f"; {AGAIN}") as client:
@@ -281,13 +213,6 @@ async def _take_topic(asked: AskedBackfill, goal: Goal, folder: Path) -> tuple[H
 
 
 def _intake(asked: AskedBackfill, goal: Goal, folder: Path, cuts: dict[int, int]) -> tuple[RecordIntake, _Work]:
-    from processor.judges.factory import mode_of  # noqa: PLC0415 - slow to import
-    from processor.judges.ids import make_id_extractor  # noqa: PLC0415 - see above
-    from processor.reset.backfill.intake.topic import (  # noqa: PLC0415 - see above
-        IdIntake,
-        RoutedIdIntake,
-        SequenceIntake,
-    )
 
     sequences, dedup = asked.pipeline.sequence_dedup, asked.pipeline.id_dedup
     if sequences is not None:
@@ -296,6 +221,4 @@ def _intake(asked: AskedBackfill, goal: Goal, folder: Path, cuts: dict[int, int]
     assert dedup is not None  # noqa: S101 - there are two modes
     secret, latest_ms = os.urandom(16), _latest_ms(dedup)
     work = _id_preparation(asked, dedup, goal, folder, secret, cuts, latest_ms)
-    if goal.route is not None:
-        return RoutedIdIntake(dedup, secret, goal.route, latest_ms, work), work
-    return IdIntake(make_id_extractor(dedup, secret), latest_ms, work), work
+    return IdIntake(dedup, secret, goal.route, latest_ms, work), work

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from processor.engine.bytes.varints import put_bytes
-from processor.engine.extract.ids import MOST_PART_BYTES, Ids, IdTextForm, texts
+from processor.engine.extract.ids import MOST_PART_BYTES, Ids, texts
 from processor.engine.extract.json_text import put_text, unescape
+from processor.engine.extract.normalise import IdTextForm
 from processor.engine.jit import Int, kernel
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_BYTES = int(IdTextForm.BYTES)
 _ESCAPED = int(IdTextForm.ESCAPED)
 _CONTENT = int(IdTextForm.CONTENT)
 _CONTENT_TEXT = np.frombuffer(b'{"content":"', np.uint8).copy()
@@ -66,35 +66,30 @@ class IdLists(NamedTuple):
         return IdLists(np.concatenate((self.data, np.frombuffer(b"".join(written), np.uint8))), at, size)
 
 
-def id_lists(
-    data: NDArray[np.uint8], ids: Ids, rows: NDArray[np.int64], most_bytes: int = MOST_PART_BYTES
-) -> IdLists:
+def id_lists(ids: Ids, rows: NDArray[np.int64], most_bytes: int = MOST_PART_BYTES) -> IdLists:
     """Write the ids of some records as JSON lists, see `processor.engine.extract.ids.texts`.
 
     Args:
-        data: uint8[m], of the columns that the ids were read from.
-        ids: Of them.
+        ids: Of all.
         rows: int64[k], records that have an id.
         most_bytes: A longer part is cut to its digest.
     """
     form = np.ascontiguousarray(ids.form[:, rows])
     begin = np.ascontiguousarray(ids.begin[:, rows])
     length = np.ascontiguousarray(ids.length[:, rows])
-    # Of bytes each may be a control character; what a string has is escaped there already. With escapes text is
-    # a sixth of its span at least, and is not looked at where even that is too long.
-    longest = np.minimum(np.where(form == _BYTES, 6 * length, length), 6 * most_bytes)
+    # Each byte may be a control character, where it is not escaped already. With escapes text is a sixth of its
+    # span at least, and is not looked at where even that is too long.
+    longest = np.minimum(np.where(form == _ESCAPED, length, 6 * length), 6 * most_bytes)
     longest[form == _CONTENT] = _CONTENT_BYTES
     content = ids.content[rows] if ids.content.size else ids.content
     out = np.empty(int(longest.sum()) + (_AROUND_BYTES * len(form) + 2) * rows.size, np.uint8)
     at, size = np.zeros((2, rows.size), np.int64)
-    used = int(_lists(data, form, begin, length, content, np.int64(most_bytes), out, at, size))
+    used = int(_lists(ids.data, form, begin, length, content, np.int64(most_bytes), out, at, size))
     odd = np.flatnonzero(size == 0)
     if not odd.size:
         return IdLists(out, at, size)
     written = [
-        json.dumps(
-            texts(data, ids, int(rows[k]), most_bytes), ensure_ascii=False, separators=(",", ":")
-        ).encode()
+        json.dumps(texts(ids, int(rows[k]), most_bytes), ensure_ascii=False, separators=(",", ":")).encode()
         for k in odd
     ]
     return IdLists(out[:used], at, size).longer(odd, written)
@@ -134,9 +129,9 @@ def _lists(
                 out[to + 32], out[to + 33] = np.uint8(34), np.uint8(125)
                 to += 34
             elif escaped:
-                to = _put_part(out, to + 1, scratch, np.int64(0), count)
+                to = put_part(out, to + 1, scratch, np.int64(0), count)
             else:
-                to = _put_part(out, to + 1, data, start, count)
+                to = put_part(out, to + 1, data, start, count)
         if to >= 0:
             out[to] = np.uint8(93)
             at[row] = used
@@ -146,7 +141,7 @@ def _lists(
 
 
 @kernel
-def _put_part(out: NDArray[np.uint8], begin: Int, data: NDArray[np.uint8], start: Int, count: Int) -> Int:
+def put_part(out: NDArray[np.uint8], begin: Int, data: NDArray[np.uint8], start: Int, count: Int) -> Int:
     """Write a part as a JSON string, or as an object with its base64; returns the place behind it."""
     to = put_text(out, begin, data, start, count)
     return _put_base64(out, begin, data, start, count) if to < 0 else to

@@ -1,13 +1,14 @@
 """Reads and hashes a record's id, or says why it has none.
 
-An id has one or more parts: a header's bytes, the key's bytes, a JSON string by its unescaped text, a JSON
-number by its text as written, the value's content by its keyed hash. Of it only the keyed hash is kept
+An id has one or more parts (`processor.engine.extract.parts`): bytes, a JSON string by its unescaped text, a
+JSON number by its text as written, a JSON boolean, the value's content by its keyed hash. Of it only the keyed
+hash is kept
 (`processor.engine.bytes.siphash`), over all parts one behind the other, each with what it is and its length
 before it and zeros behind it up to whole words, all little-endian::
 
     part | tag u8 | length u56 | content | 0 to 7 zeros |
 
-    tag: 1 bytes, 2 JSON string, 3 JSON number, 5 the 16 bytes of a content's hash
+    tag: 1 bytes, 2 JSON string, 3 JSON number, 5 the 16 bytes of a content's hash, 6 JSON boolean
 
 The length says where the content ends, so no two lists of parts give the same bytes: ``a|bc`` is not ``ab|c``,
 and the string ``"1"`` is not the number ``1``. Whole words spare the kernel any copying.
@@ -21,17 +22,17 @@ from __future__ import annotations
 import base64
 import hashlib
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from processor.engine.bytes.siphash import absorb, absorb_part_drawn, begin, draw, end, words_of_key
 from processor.engine.extract.fingerprint import fingerprints
-from processor.engine.extract.json_matches import JsonKind
+from processor.engine.extract.json_matches import BARE, JsonRules
 from processor.engine.extract.json_text import unescape
-from processor.engine.extract.sequence import header_values
-from processor.engine.extract.value_walk import WHOLE, ValueWalk
+from processor.engine.extract.normalise import IdTextForm
+from processor.engine.extract.parts import ContentPart, plain_parts, pointers_of, pooled, read_parts
+from processor.engine.extract.value_walk import ValueWalk
 from processor.engine.jit import Int, borrowed, kernel
 from processor.engine.verdict import Fault
 
@@ -42,56 +43,10 @@ if TYPE_CHECKING:
 
     from processor.engine.batch.columns import Columns
     from processor.engine.extract.fingerprint import FingerprintOf
-    from processor.engine.extract.json_matches import JsonMatches
-    from processor.engine.extract.value_walk import ContentOf
+    from processor.engine.extract.parts import Part
+    from processor.engine.extract.value_walk import Walked
 
 
-class IdTextForm(IntEnum):
-    """What a part's span holds; values of the ``form`` column (uint8)."""
-
-    NONE = 0
-    BYTES = 1
-    STRING = 2
-    NUMBER = 3
-    ESCAPED = 4
-    """A JSON string with escapes; hashed as `STRING`, by its text."""
-    CONTENT = 5
-    """The value's content, by its hash."""
-
-
-@dataclass(frozen=True, slots=True)
-class HeaderPart:
-    """A header's bytes; of several of one name the last counts. The name is compared byte for byte."""
-
-    name: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class KeyPart:
-    """The key's bytes."""
-
-
-@dataclass(frozen=True, slots=True)
-class ValuePart:
-    """A string or a number of the JSON value, where a pointer (RFC 6901) leads.
-
-    Attributes:
-        pointer: It.
-        only_text: Whether a number there is a fault.
-    """
-
-    pointer: str
-    only_text: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class ContentPart:
-    """The value's content: what a topic without ids has in their place. Once in an id."""
-
-    of: ContentOf = WHOLE
-
-
-Part = HeaderPart | KeyPart | ValuePart | ContentPart
 Text = str | dict[str, str | int]
 MOST_PART_BYTES = 4 * 1024
 """A part that is longer is shown by its digest: a receipt must not outgrow its topic by what was sent twice."""
@@ -112,13 +67,14 @@ class Ids(NamedTuple):
         fault: uint8[n], `Fault` codes.
         unjudged: bool[n], where the record passes without being judged.
         form: uint8[K, n], `IdTextForm` values, for `texts`.
-        begin: int64[K, n], where each part begins in the columns' data.
+        begin: int64[K, n], where each part begins in the data.
         length: int64[K, n], its bytes there.
         content: uint64[n, 2], little-endian words of the content's hash; uint64[0, 2] where it is no part.
         fingerprint: uint64[n]; uint64[0] where nobody asks for them.
         lot: uint64[n], by which ids are drawn into samples: equal for equal ids, in every partition and worker.
             Of content it is the partition's own; `NO_LOT` where there is no hash. It has no key: who
             chooses ids may choose their lots.
+        data: uint8[m]: the columns', or where parts were written down for the id.
     """
 
     hash: NDArray[np.uint64]
@@ -130,21 +86,13 @@ class Ids(NamedTuple):
     content: NDArray[np.uint64]
     fingerprint: NDArray[np.uint64]
     lot: NDArray[np.uint64]
+    data: NDArray[np.uint8]
 
     def part(self, rows: slice) -> Ids:
         """Return those of some of the records."""
         spans = self.form[:, rows], self.begin[:, rows], self.length[:, rows]
         hashes = self.content[rows], self.fingerprint[rows], self.lot[rows]
-        return Ids(self.hash[rows], self.fault[rows], self.unjudged[rows], *spans, *hashes)
-
-
-_FORM_OF_KIND = np.zeros(10, np.uint8)
-_FORM_OF_KIND[[JsonKind.INTEGER, JsonKind.DECIMAL]] = IdTextForm.NUMBER
-_FORM_OF_KIND[JsonKind.STRING] = IdTextForm.STRING
-_FORM_OF_KIND[JsonKind.ESCAPED] = IdTextForm.ESCAPED
-_FAULT_OF_KIND = np.full(10, Fault.FIELD_TYPE, np.uint8)
-_FAULT_OF_KIND[JsonKind.MISSING] = Fault.FIELD_MISSING
-_FAULT_OF_KIND[[JsonKind.INTEGER, JsonKind.DECIMAL, JsonKind.STRING, JsonKind.ESCAPED]] = Fault.NONE
+        return Ids(self.hash[rows], self.fault[rows], self.unjudged[rows], *spans, *hashes, self.data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +105,7 @@ class IdExtractor:
         pass_missing: Where a part is missing or null (a tombstone's fields, and a header without value,
             included) the record passes unjudged; otherwise it has a fault.
         fingerprint_of: What fingerprints are of; None: there are none.
+        rules: How values are read.
 
     Raises:
         ValueError: No part, content twice, a pointer that is none, or a secret of another size.
@@ -166,92 +115,64 @@ class IdExtractor:
     secret: bytes = field(repr=False)
     pass_missing: bool = False
     fingerprint_of: FingerprintOf | None = None
+    rules: JsonRules = BARE
     _key: NDArray[np.uint64] = field(init=False, repr=False, compare=False)
     _walk: ValueWalk = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.parts:
             raise ValueError("an id has at least one part")
-        pointers = [part.pointer for part in self.parts if isinstance(part, ValuePart)]
-        contents = [part.of for part in self.parts if isinstance(part, ContentPart)]
+        contents = [part.of for part in plain_parts(self.parts) if isinstance(part, ContentPart)]
         if len(contents) > 1:
             raise ValueError("content is a part of an id once")
         if self.fingerprint_of is not None:
             contents.append(self.fingerprint_of.content)
         object.__setattr__(self, "_key", words_of_key(self.secret))
-        object.__setattr__(self, "_walk", ValueWalk(pointers, contents, self._key))
+        walk = ValueWalk(pointers_of(self.parts), contents, self._key, self.rules)
+        object.__setattr__(self, "_walk", walk)
 
     def extract(self, columns: Columns) -> Ids:
         """Return the ids of all records of ``columns``."""
-        rows, count = len(columns), len(self.parts)
-        form = np.zeros((count, rows), np.uint8)
-        at, length = np.zeros((2, count, rows), np.int64)
-        fault = np.zeros(rows, np.uint8)
-        missing = np.zeros(rows, np.bool_)
-        found, hashes = self._walk.read(columns)
-        pointer = 0
-        for k, part in enumerate(self.parts):
-            match part:
-                case HeaderPart(name):
-                    named = np.frombuffer(name, np.uint8)
-                    at[k], length[k], wrong = header_values(columns.data, columns.table, named)
-                    absent = wrong != 0  # missing, or without a value: the span has no other fault
-                    form[k] = IdTextForm.BYTES
-                case KeyPart():
-                    absent = columns.key_length < 0
-                    wrong = np.where(absent, np.uint8(Fault.KEY_MISSING), np.uint8(0))
-                    at[k], length[k] = columns.key, np.maximum(columns.key_length, 0)
-                    form[k] = IdTextForm.BYTES
-                case ValuePart():
-                    assert found is not None  # noqa: S101 - there is a pointer
-                    kind = found.kind[pointer]
-                    wrong = np.where(found.fault != 0, found.fault, _FAULT_OF_KIND[kind])
-                    if part.only_text:
-                        wrong[(wrong == 0) & (_FORM_OF_KIND[kind] == IdTextForm.NUMBER)] = Fault.FIELD_TYPE
-                    absent = (found.fault == Fault.VALUE_MISSING) | (
-                        (found.fault == 0) & (kind <= JsonKind.NULL)
-                    )
-                    form[k], at[k], length[k] = _FORM_OF_KIND[kind], found.start[pointer], found.length[pointer]
-                    pointer += 1
-                case ContentPart():
-                    absent = columns.value_length < 0
-                    # Bytes need not be JSON, whatever another part asks of the value.
-                    missed = np.where(absent, np.uint8(Fault.VALUE_MISSING), np.uint8(0))
-                    wrong = missed if part.of.as_bytes or found is None else found.fault.copy()
-                    form[k] = IdTextForm.CONTENT
+        rows = len(columns)
+        walked = self._walk.read(columns)
+        made = read_parts(self.parts, columns, walked)
+        data, form, at, length = pooled([each.texts for each in made])
+        fault, missing = np.zeros(rows, np.uint8), np.zeros(rows, np.bool_)
+        for _, wrong, absent in made:
             if self.pass_missing:
                 missing |= absent
-                wrong[absent] = 0
-            np.copyto(fault, wrong, where=fault == 0)
-        prints = self._fingerprints(columns, found, hashes, fault, missing)
+                np.copyto(fault, wrong, where=(fault == 0) & ~absent)
+            else:
+                np.copyto(fault, wrong, where=fault == 0)
+        prints = self._fingerprints(columns, walked, fault, missing)
         missing &= fault == 0
-        content = hashes[0] if any(isinstance(part, ContentPart) for part in self.parts) else NO_CONTENT
+        has_content = any(isinstance(part, ContentPart) for part in plain_parts(self.parts))
+        content = walked.hashes[0] if has_content else NO_CONTENT
         hashed, lot = np.zeros((rows, 2), np.uint64), np.full(rows, NO_LOT, np.uint64)
-        ids = Ids(hashed, fault, missing, form, at, length, content, prints, lot)
-        hash_ids(columns.data, ids, self._key)
+        ids = Ids(hashed, fault, missing, form, at, length, content, prints, lot, data)
+        hash_ids(ids, self._key)
         return ids
 
     def _fingerprints(
         self,
         columns: Columns,
-        found: JsonMatches | None,
-        hashes: list[NDArray[np.uint64]],
+        walked: Walked,
         fault: NDArray[np.uint8],
         missing: NDArray[np.bool_],
     ) -> NDArray[np.uint64]:
         """Return the fingerprints; a fault of one is written where the id has none, and is not missing."""
         if self.fingerprint_of is None:
             return NO_FINGERPRINT
-        prints, wrong = fingerprints(columns, self.fingerprint_of, hashes[-1], self._walk.key)
-        if found is not None and not self.fingerprint_of.content.as_bytes:
-            wrong = np.where(found.fault != 0, found.fault, wrong)
+        prints, wrong = fingerprints(columns, self.fingerprint_of, walked.hashes[-1], self._walk.key)
+        if walked.fault is not None and not self.fingerprint_of.content.as_bytes:
+            wrong = np.where(walked.fault != 0, walked.fault, wrong)
         # What is no JSON is told also where nothing is judged, as of an id.
-        wrong[missing & (wrong != Fault.VALUE_NOT_JSON)] = 0
+        wrong[missing & (wrong != Fault.VALUE_NOT_JSON) & (wrong != Fault.VALUE_MALFORMED)] = 0
         np.copyto(fault, wrong, where=fault == 0)
         return prints
 
 
-def texts(data: NDArray[np.uint8], ids: Ids, row: int, most_bytes: int = MOST_PART_BYTES) -> list[Text]:
+def texts(ids: Ids, row: int, most_bytes: int = MOST_PART_BYTES) -> list[Text]:
     """Return the parts of one id as a receipt shows them.
 
     Bytes that are not UTF-8 are ``{"base64": ...}``; a part of more than ``most_bytes`` is
@@ -259,8 +180,7 @@ def texts(data: NDArray[np.uint8], ids: Ids, row: int, most_bytes: int = MOST_PA
     Content is ``{"content": ...}``, its hash in 32 hexadecimal digits.
 
     Args:
-        data: uint8[m], of the columns that the ids were read from.
-        ids: Of them.
+        ids: Of some records.
         row: One that has a hash.
         most_bytes: A longer part is cut to its digest.
     """
@@ -269,10 +189,10 @@ def texts(data: NDArray[np.uint8], ids: Ids, row: int, most_bytes: int = MOST_PA
         if form == IdTextForm.CONTENT:
             found.append({"content": ids.content[row].astype("<u8").tobytes().hex()})
             continue
-        content = data[at : at + length]
+        content = ids.data[at : at + length]
         if form == IdTextForm.ESCAPED:
             out = np.empty(int(length), np.uint8)
-            content = out[: unescape(data, int(at), int(length), out)]
+            content = out[: unescape(ids.data, int(at), int(length), out)]
         raw = content.tobytes()
         if len(raw) > most_bytes:
             found.append({"sha256": hashlib.sha256(raw).hexdigest(), "bytes": len(raw)})
@@ -284,7 +204,7 @@ def texts(data: NDArray[np.uint8], ids: Ids, row: int, most_bytes: int = MOST_PA
     return found
 
 
-def hash_ids(data: NDArray[np.uint8], ids: Ids, key: NDArray[np.uint64]) -> None:
+def hash_ids(ids: Ids, key: NDArray[np.uint64]) -> None:
     """Write the hashes and lots of those ids that have neither a fault nor a part missing.
 
     Raises:
@@ -292,13 +212,13 @@ def hash_ids(data: NDArray[np.uint8], ids: Ids, key: NDArray[np.uint64]) -> None
     """
     if not ids.hash.shape[0] == ids.lot.size == ids.fault.size == ids.unjudged.size == ids.form.shape[1]:
         raise ValueError("hashes, lots, faults and parts are of different numbers of ids")
-    _hash(data, ids, key)
+    _hash(ids, key)
 
 
 @kernel
-def _hash(data: NDArray[np.uint8], ids: Ids, key: NDArray[np.uint64]) -> None:
+def _hash(ids: Ids, key: NDArray[np.uint64]) -> None:
     """See `hash_ids`."""
-    out, fault, unjudged, form, begins, length, content, _, lots = ids
+    out, fault, unjudged, form, begins, length, content, _, lots, data = ids
     # Text of strings with escapes: room for the longest, so that no record costs an allocation.
     scratch = np.empty(length.max() if length.size > 0 else 0, np.uint8)
     lent, unescaped = borrowed(data), borrowed(scratch)

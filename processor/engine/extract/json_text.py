@@ -3,7 +3,8 @@
 RFC 8259, section 7: UTF-8 that is well-formed (Unicode, table 3-7: no overlong forms, no surrogates, nothing
 above U+10FFFF), control characters only as escapes. A surrogate that is an escape needs its other half.
 
-Invariant: `string_end` reads nothing at or after ``stop``. The others read spans that it found valid.
+Invariant: `string_end` reads nothing at or after ``stop``. The others read spans that it found valid; bytes
+that are not UTF-8, which it forgives where it is told to, they leave as they are.
 """
 
 from __future__ import annotations
@@ -40,6 +41,10 @@ _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8).copy()
 _HEX = np.full(256, 255, np.uint8)
 _HEX[list(b"0123456789abcdef")] = range(16)
 _HEX[list(b"ABCDEF")] = range(10, 16)
+
+# Numbers that RFC 8259 does not know, as Python and Java write them; and where each begins and ends.
+_NOT_FINITE = np.frombuffer(b"NaN-Infinity", np.uint8).copy()
+_NOT_FINITE_WORDS = ((0, 3), (4, 12), (3, 12))
 
 
 @inlined
@@ -92,45 +97,59 @@ def longer(data, at, stop):  # type: ignore[no-untyped-def]  # inlined kernel
 
 
 @kernel
-def string_end(data: NDArray[np.uint8], at: int, stop: int) -> tuple[int, bool]:
+def string_end(data: NDArray[np.uint8], at: int, stop: int, lenient: bool) -> tuple[int, int]:
     """Go on from a byte inside a string that is not plain, to the closing quote.
 
     Returns:
-        Where the quote stands, -1 where the string is not valid; whether there are escapes.
+        Where the quote stands, -1 where the string is not valid; the string's `JsonKind`.
     """
-    escaped = False
+    kind = 6
     while at < stop:
         byte = np.int64(data[np.uint64(at)])
         if PLAIN[data[np.uint64(at)]] != 0:
             at += 1
         elif byte == 0x22:
-            return at, escaped
+            return at, kind
         elif byte == 0x5C:
-            escaped = True
+            kind = max(kind, 7)
             if stop - at < 2:
-                return -1, escaped
+                return -1, kind
             if data[np.uint64(at + 1)] == 0x75:
                 code = _hex4(data, at + 2, stop)
                 if code < 0 or 0xDC00 <= code <= 0xDFFF:
-                    return -1, escaped
+                    return -1, kind
                 at += 6
                 if 0xD800 <= code <= 0xDBFF:
                     if stop - at < 6 or data[np.uint64(at)] != 0x5C or data[np.uint64(at + 1)] != 0x75:
-                        return -1, escaped
+                        return -1, kind
                     low = _hex4(data, at + 2, stop)
                     if low < 0xDC00 or low > 0xDFFF:
-                        return -1, escaped
+                        return -1, kind
                     at += 6
             elif _ESCAPE[data[np.uint64(at + 1)]] != 0:
                 at += 2
             else:
-                return -1, escaped
+                return -1, kind
         else:
             more = longer(data, at, stop)
-            if more == 0:  # a control character is none either
-                return -1, escaped
+            if more == 0:
+                if byte < 0x80 or not lenient:  # a control character is never forgiven
+                    return -1, kind
+                kind = 11
             at += 1 + more
-    return -1, escaped
+    return -1, kind
+
+
+@kernel
+def not_finite(data: NDArray[np.uint8], at: int, stop: int) -> int:
+    """Return where ``NaN``, ``Infinity`` or ``-Infinity`` ends that begins at a place; ``at``: none does."""
+    for begin, end in _NOT_FINITE_WORDS:
+        same = stop - at >= end - begin
+        for j in range(end - begin if same else 0):
+            same &= data[np.uint64(at + j)] == _NOT_FINITE[begin + j]
+        if same:
+            return at + end - begin
+    return at
 
 
 @inlined
@@ -179,16 +198,72 @@ def unescape(data: NDArray[np.uint8], at: int, size: int, out: NDArray[np.uint8]
     stop = at + size
     written = 0
     while at < stop:
-        if data[np.uint64(at)] == 0x5C:
+        byte = data[np.uint64(at)]
+        if byte != 0x5C:
+            # Runs without escapes are most of a text.
+            while at < stop and data[np.uint64(at)] != 0x5C:
+                out[np.uint64(written)] = data[np.uint64(at)]
+                written += 1
+                at += 1
+        elif _ESCAPE[data[np.uint64(at + 1)]] != 0:  # of one letter, as nearly all are
+            out[np.uint64(written)] = _ESCAPE[data[np.uint64(at + 1)]]
+            written += 1
+            at += 2
+        else:
             packed, count, at = _escape(data, at, stop)
             for j in range(count):
                 out[written + j] = np.uint8((packed >> (8 * j)) & 0xFF)
             written += count
-        else:
-            out[written] = data[np.uint64(at)]
-            written += 1
-            at += 1
     return written
+
+
+def plain_texts(
+    data: NDArray[np.uint8],
+    begin: NDArray[np.int64],
+    length: NDArray[np.int64],
+    wanted: NDArray[np.bool_],
+    escaped: NDArray[np.bool_],
+) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+    """Write the texts of some spans one behind the other.
+
+    Args:
+        data: uint8[m].
+        begin: int64[n], where each span begins.
+        length: int64[n], its bytes.
+        wanted: bool[n], which of them are written.
+        escaped: bool[n], which of them have escapes, as `unescape` takes them.
+
+    Returns:
+        uint8[k], the texts; int64[n], where each begins; int64[n], its bytes, -1 where it is not wanted.
+    """
+    out = np.empty(int(length[wanted].sum()), np.uint8)
+    at, size = np.zeros(begin.size, np.int64), np.full(begin.size, -1, np.int64)
+    _write_texts(data, begin, length, wanted, escaped, out, at, size)
+    return out, at, size
+
+
+@kernel
+def _write_texts(
+    data: NDArray[np.uint8],
+    begin: NDArray[np.int64],
+    length: NDArray[np.int64],
+    wanted: NDArray[np.bool_],
+    escaped: NDArray[np.bool_],
+    out: NDArray[np.uint8],
+    at: NDArray[np.int64],
+    size: NDArray[np.int64],
+) -> None:
+    to: Int = 0
+    for row in range(begin.size):
+        if not wanted[row]:
+            continue
+        at[row] = to
+        if escaped[row]:
+            size[row] = unescape(data, begin[row], length[row], out[to:])
+        else:
+            size[row] = length[row]
+            put_bytes(out, to, data, begin[row], length[row])
+        to += size[row]
 
 
 @kernel

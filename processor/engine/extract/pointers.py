@@ -1,4 +1,8 @@
-"""Compiles JSON pointers (RFC 6901) for `processor.engine.extract.json_scan`."""
+"""Compiles JSON pointers (RFC 6901) for `processor.engine.extract.json_scan`.
+
+A pointer may go through strings that hold JSON, ``|`` before each step into one: ``/data|/uuid``, or ``|/uuid``
+where the whole value is such a string. A ``|`` that no ``/`` follows is a letter of a name.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,8 @@ MOST_POINTERS = 62
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
 """An array index of RFC 6901; 18 digits always fit an int64, and no array has more elements."""
+
+_INTO = re.compile(r"\|(?=\|*/)")
 
 
 class Pointers(NamedTuple):
@@ -53,6 +59,11 @@ class Pointers(NamedTuple):
             np.cumsum([0, *map(len, paths)], dtype=np.int64),
             np.array(index, np.int64),
         )
+
+
+def through_strings(pointer: str) -> tuple[str, ...]:
+    """Return the pointers that a pointer through strings is made of, one per JSON text."""
+    return tuple(_INTO.split(pointer))
 
 
 def parent_and_name(pointer: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
-"""Reads a record's sequence and scope, or says why it has none.
+"""Reads a record's sequence, or says why it has none.
 
 An extractor turns columns into arrays: what the engine judges by, and a `Fault` code a record where it cannot
-be judged. Extractors are the seam for other sources: a header, a value's field (JSON pointer).
+be judged. Extractors are the seam for other sources: a header, a value's field (JSON pointer), a column of it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing_extensions import override
 
 from processor.engine.bytes.loads import get_be
 from processor.engine.bytes.varints import VARINT_BYTES, varint
-from processor.engine.extract.json_scan import look_up
+from processor.engine.extract.json_matches import BARE, JsonMatches, JsonRules
 from processor.engine.extract.json_text import unescape
-from processor.engine.extract.pointers import Pointers
+from processor.engine.extract.value_walk import PointerWalk
 from processor.engine.jit import inlined, kernel
 from processor.engine.verdict import Fault
 
@@ -25,13 +25,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns, RecordTable
-    from processor.engine.extract.json_matches import JsonMatches
 
     Sequences = tuple[NDArray[np.int64], NDArray[np.uint8]]
     Spans = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]]
-
-MOST_SCOPE_BYTES = 64 * 1024
-"""A longer scope is a fault of its record: a scope is state, and one record of the changelog has to hold it."""
 
 
 class SequenceFormat(IntEnum):
@@ -72,12 +68,12 @@ class HeaderSequence(SequenceExtractor):
 class ValueSequence(SequenceExtractor):
     """The sequence stands in the JSON value, where a pointer leads.
 
-    A JSON integer, or a string of the form ``-?[0-9]+``. To read several fields of a value in one walk, call
-    `look_up` with all pointers and `sequence_of` for each.
+    A JSON integer, or a string of the form ``-?[0-9]+``.
 
     Args:
-        pointer: JSON pointer (RFC 6901).
+        pointer: JSON pointer (RFC 6901), also through JSON in strings.
         text: Whether it is a string.
+        rules: How values are read.
 
     Raises:
         ValueError: The pointer is none; the config refuses it before.
@@ -85,62 +81,61 @@ class ValueSequence(SequenceExtractor):
 
     pointer: str
     text: bool
-    _compiled: Pointers = field(init=False, repr=False, compare=False)
+    rules: JsonRules = BARE
+    _walk: PointerWalk = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_compiled", Pointers.of([self.pointer]))
+        object.__setattr__(self, "_walk", PointerWalk([self.pointer], rules=self.rules))
 
     @override
     def extract(self, columns: Columns) -> Sequences:
-        found = look_up(columns.data, columns.value, columns.value_length, self._compiled)
-        return sequence_of(columns.data, found, 0, self.text)
-
-
-class ScopeExtractor(Protocol):
-    """What scopes a record's sequence."""
-
-    def extract(self, columns: Columns) -> Spans:
-        """Return begin int64[n] and size int64[n] in ``columns.data``, and fault uint8[n] (`Fault` codes)."""
-        ...
+        _, (found,) = self._walk.read(columns.data, columns.value, columns.value_length)
+        one = found.kind[np.newaxis], found.start[np.newaxis], found.length[np.newaxis]
+        return sequence_of(found.data, JsonMatches(found.fault, *one), 0, self.text)
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionScope(ScopeExtractor):
-    """All records of a partition have one scope: the empty one."""
-
-    @override
-    def extract(self, columns: Columns) -> Spans:
-        rows = len(columns)
-        return np.zeros(rows, np.int64), np.zeros(rows, np.int64), np.zeros(rows, np.uint8)
-
-
-@dataclass(frozen=True, slots=True)
-class KeyScope(ScopeExtractor):
-    """The record's key; null, or above `MOST_SCOPE_BYTES`, it cannot be judged; an empty one is a scope."""
-
-    @override
-    def extract(self, columns: Columns) -> Spans:
-        fault = np.where(columns.key_length < 0, np.uint8(Fault.KEY_MISSING), np.uint8(0))
-        fault[columns.key_length > MOST_SCOPE_BYTES] = Fault.SCOPE_TOO_LARGE
-        return columns.key, np.maximum(columns.key_length, 0), fault
-
-
-@dataclass(frozen=True, slots=True)
-class HeaderScope(ScopeExtractor):
-    """A header's bytes, at most `MOST_SCOPE_BYTES`; of several the last counts, and empty ones are scopes.
+class WrappingSequence(SequenceExtractor):
+    """A sequence from 0 to N - 1, that begins again then; any other number is a fault.
 
     Args:
-        name: The header's name, UTF-8 bytes, compared byte for byte.
+        numbers: Reads it.
+        wraps: N.
     """
 
-    name: bytes
+    numbers: SequenceExtractor
+    wraps: int
 
     @override
-    def extract(self, columns: Columns) -> Spans:
-        at, size, fault = header_values(columns.data, columns.table, np.frombuffer(self.name, np.uint8))
-        # Where there is another fault the span is empty.
-        fault[size > MOST_SCOPE_BYTES] = Fault.SCOPE_TOO_LARGE
-        return at, size, fault
+    def extract(self, columns: Columns) -> Sequences:
+        sequence, fault = self.numbers.extract(columns)
+        beyond = (sequence < 0) | (sequence >= self.wraps)  # not what is faulty: it is 0
+        sequence[beyond], fault[beyond] = 0, Fault.OUT_OF_RANGE
+        return sequence, fault
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSequence(SequenceExtractor):
+    """The sequence stands in a column of delimited text, of the form ``-?[0-9]+``.
+
+    Args:
+        number: Which column, from 1.
+        separator: What stands between columns.
+    """
+
+    number: int
+    separator: bytes
+
+    @override
+    def extract(self, columns: Columns) -> Sequences:
+        between = np.frombuffer(self.separator, np.uint8)
+        where = columns.value, columns.value_length
+        begin, length, fault = column_values(columns.data, *where, self.number, between)
+        there = fault == 0
+        sequence = header_sequence(columns.data, begin, length, int(SequenceFormat.TEXT), fault)
+        # What is not of the form is here a field of another type.
+        fault[there & (fault == Fault.HEADER_MALFORMED)] = Fault.FIELD_TYPE
+        return sequence, fault
 
 
 @kernel
@@ -184,6 +179,58 @@ def header_values(data: NDArray[np.uint8], table: RecordTable, name: NDArray[np.
         else:
             begin[row] = found
             length[row] = found_size
+    return begin, length, fault
+
+
+@kernel
+def column_values(
+    data: NDArray[np.uint8],
+    value: NDArray[np.int64],
+    value_length: NDArray[np.int64],
+    number: int,
+    separator: NDArray[np.uint8],
+) -> Spans:
+    """Find a column of each value.
+
+    Args:
+        data: uint8[m].
+        value: int64[n], where each value begins.
+        value_length: int64[n], bytes; -1: a tombstone.
+        number: Which column, from 1.
+        separator: uint8[k], k > 0; where two overlap the first one counts.
+
+    Returns:
+        begin int64[n] and length int64[n], both 0 where faulty, and fault uint8[n] (`Fault` codes).
+    """
+    begin, length = np.zeros(value.size, np.int64), np.zeros(value.size, np.int64)
+    fault = np.zeros(value.size, np.uint8)
+    first, more = separator[0], separator.size - 1
+    for row in range(value.size):
+        if value_length[row] < 0:
+            fault[row] = 5
+            continue
+        at = value[row]
+        stop = at + value_length[row]
+        start, column = at, 1
+        while at < stop:
+            if data[np.uint64(at)] == first and at + more < stop:
+                same = True
+                for j in range(1, more + 1):
+                    if data[np.uint64(at + j)] != separator[j]:
+                        same = False
+                        break
+                if same:
+                    if column == number:
+                        break
+                    column += 1
+                    at += more
+                    start = at + 1
+            at += 1
+        if column == number:
+            begin[row] = start
+            length[row] = at - start
+        else:
+            fault[row] = 7
     return begin, length, fault
 
 
@@ -267,6 +314,8 @@ def sequence_of(data: NDArray[np.uint8], found: JsonMatches, which: int, text: b
         what = kind[row]
         if what == 0:
             wrong = 7
+        elif what == 11:
+            wrong = 6
         elif what == (6 if text else 4):
             # A JSON integer is -?[0-9]+ too; -0 is 0.
             sequence[row], wrong = _parse_text(data, start[row], length[row])

@@ -121,8 +121,8 @@ def encode(rows: IdRows, clock_ms: int, key: bytes) -> tuple[bytes, Pages]:
     bases = np.array([rows.owner.min(), rows.reading_ms.min()])
     widths = _widths(rows)
     size = _size(rows, widths)
-    starts = _starts(rows, _fitting(size, _head(rows)))
-    heads = _head(rows) * np.arange(starts.size)
+    starts = _starts(rows, _fitting(size))
+    heads = PAGE_HEAD_BYTES * np.arange(starts.size)
     out = np.empty(BLOCK_BYTES + int(heads[-1]) + len(rows) * size, np.uint8)
     columns = rows.hash, rows.owner, rows.reading_ms, _back(rows)
     more = rows.fingerprint, rows.collision, rows.route
@@ -184,13 +184,15 @@ def joined(some: Sequence[Pages]) -> Pages | None:
 
 def ids_within(rows: IdRows, most_bytes: int) -> int:
     """Return how many of these ids certainly go into a block of ``most_bytes``, whichever they are."""
-    size, head = _size(rows, _widths(rows)), _head(rows)
-    page = head + _fitting(size, head) * size
+    size = _size(rows, _widths(rows))
+    page = PAGE_HEAD_BYTES + _fitting(size) * size
     # Collisions begin pages of their own: at most one page more for each time that they do.
     turns = int(np.count_nonzero(np.diff(rows.collision)))
     # Whole pages, and of what is left as many as have room behind a page's head.
-    whole, left = divmod(max(0, most_bytes - BLOCK_BYTES - turns * head), page)
-    return max(0, whole * _fitting(size, head) + max(0, left - head) // size)
+    whole, left = divmod(max(0, most_bytes - BLOCK_BYTES - turns * PAGE_HEAD_BYTES), page)
+    together = whole * _fitting(size) + max(0, left - PAGE_HEAD_BYTES) // size
+    # Where there are more turns than room, each on a page of its own.
+    return max(0, together, (most_bytes - BLOCK_BYTES) // (PAGE_HEAD_BYTES + size))
 
 
 def confirm(
@@ -240,20 +242,15 @@ def _widths(rows: IdRows) -> NDArray[np.int64]:
     return np.array([(each.bit_length() + 7) // 8 for each in most], np.int64)
 
 
-def _head(rows: IdRows) -> int:
-    """Return the bytes of a page's head."""
-    return PAGE_HEAD_BYTES + bool(rows.fingerprint.size or rows.route.size)
-
-
 def _size(rows: IdRows, widths: NDArray[np.int64]) -> int:
     """Return the bytes of a row."""
     more = FINGERPRINT_BYTES * bool(rows.fingerprint.size) + ROUTE_BYTES * bool(rows.route.size)
     return HASH_BYTES + int(widths.sum()) + more
 
 
-def _fitting(size: int, head: int) -> int:
+def _fitting(size: int) -> int:
     """Return how many ids of ``size`` bytes go on a page behind its head."""
-    return (MOST_PAGE_BYTES - head) // size
+    return (MOST_PAGE_BYTES - PAGE_HEAD_BYTES) // size
 
 
 def _starts(rows: IdRows, fitting: int) -> NDArray[np.int64]:

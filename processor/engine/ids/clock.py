@@ -117,6 +117,11 @@ class WorkerClock:
         self.since, self.before_ms = since, before_ms
         self.limits: list[tuple[int, int]] = []
 
+    @property
+    def limit_ms(self) -> int:
+        """What a record could move the clock to now; by arrival what it would read."""
+        return self._now_ms() + (self._max_ahead_ms or 0)
+
     def forget(self) -> None:
         """Take what is noted as told."""
         self.limits = []

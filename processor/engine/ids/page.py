@@ -7,14 +7,10 @@ big-endian::
     block | version u8 = 1 | pages u32 | ids u32 | first number u64 | clock i64 | crc u32 | page | page | ...
 
     page  | version u8 = 1 | ids u16 | width of owners u8 | of readings u8 | of supersedes u8
-          | first number u64 | base of owners i64 | base of readings i64 | crc u32
+          | first number u64 | base of owners i64 | base of readings i64 | more u8 | crc u32
           | hash 16 B per id | owner - base, each of its width | reading - base, likewise
-          | number - supersedes, likewise; 0: it supersedes none |
-
-A page of version 2 has a byte more in its head, of what it has beside that, and columns behind the others::
-
-    page  | ... as above, version 2 | base of readings i64 | more u8 | crc u32 | ...
-          | fingerprint u64 per id | route word u16 per id |
+          | number - supersedes, likewise; 0: it supersedes none
+          | fingerprint u64 per id, if it has them | route word u16 per id, if it has them |
 
     more  | 1: it has fingerprints | 2: its rows are collisions | 4: it has route words |
 
@@ -47,11 +43,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 VERSION = 1
-MORE_VERSION = 2
 BLOCK_BYTES = 29
-PAGE_HEAD_BYTES = 34
+PAGE_HEAD_BYTES = 35
 FINGERPRINTS, COLLISIONS, ROUTES = 1, 2, 4
-"""Bits of what a page of version 2 has more."""
+"""Bits of what a page has beside ids."""
 FINGERPRINT_BYTES, ROUTE_BYTES = 8, 2
 MOST_PAGE_BYTES = 4096
 """A page: RocksDB reads 4 KB in 8 us and 120 KB in 60."""
@@ -116,22 +111,16 @@ def hash_at(data, at):  # type: ignore[no-untyped-def]  # inlined kernel
 
 
 @inlined
-def head_bytes(data, at):  # type: ignore[no-untyped-def]  # inlined kernel
-    """Return the bytes of a page's head."""
-    return PAGE_HEAD_BYTES + (1 if data[at] == MORE_VERSION else 0)
-
-
-@inlined
 def more_of(data, at):  # type: ignore[no-untyped-def]  # inlined kernel
-    """Return what a page has more: `FINGERPRINTS`, `COLLISIONS`, `ROUTES`."""
-    return np.int64(data[at + PAGE_HEAD_BYTES - 4]) if data[at] == MORE_VERSION else np.int64(0)
+    """Return what a page has beside ids: `FINGERPRINTS`, `COLLISIONS`, `ROUTES`."""
+    return np.int64(data[at + PAGE_HEAD_BYTES - 5])
 
 
 @kernel
-def _page_crc(data: NDArray[np.uint8], at: Int, head: Int, stop: Int) -> Int:
+def _page_crc(data: NDArray[np.uint8], at: Int, stop: Int) -> Int:
     """The CRC stands last in the page's head."""
-    crc = crc32c(data, at, head - 4, np.uint64(0))
-    return np.uint64(crc32c(data, at + head, stop - at - head, np.uint64(crc)))
+    crc = crc32c(data, at, PAGE_HEAD_BYTES - 4, np.uint64(0))
+    return np.uint64(crc32c(data, at + PAGE_HEAD_BYTES, stop - at - PAGE_HEAD_BYTES, np.uint64(crc)))
 
 
 @kernel
@@ -154,8 +143,7 @@ def encode(
     """Write a block; ``back`` is the column supersedes, ``starts`` the first row of each page and the end."""
     rows = owner.size
     more = (FINGERPRINTS if fingerprint.size > 0 else 0) | (ROUTES if route.size > 0 else 0)
-    head = PAGE_HEAD_BYTES + (1 if more != 0 else 0)
-    out[0] = 1
+    out[0] = VERSION
     at = put_be(out, 1, starts.size - 1, 4)
     at = put_be(out, at, rows, 4)
     at = put_be(out, at, first, 8)
@@ -165,7 +153,7 @@ def encode(
     for k in range(starts.size - 1):
         start, stop = starts[k], starts[k + 1]
         page = at
-        out[at] = MORE_VERSION if more != 0 else VERSION
+        out[at] = VERSION
         at = put_be(out, at + 1, stop - start, 2)
         for width in widths:
             out[at] = np.uint8(width)
@@ -173,10 +161,8 @@ def encode(
         at = put_be(out, at, first + start, 8)
         at = put_be(out, at, bases[0], 8)
         at = put_be(out, at, bases[1], 8)
-        if more != 0:
-            out[at] = more | (COLLISIONS if collision.size > 0 and collision[start] else 0)
-            at += 1
-        at += 4
+        out[at] = more | (COLLISIONS if collision.size > 0 and collision[start] else 0)
+        at += 5
         for row in range(start, stop):
             at = put_be(out, at, hashes[row, 0], 8)
             at = put_be(out, at, hashes[row, 1], 8)
@@ -192,7 +178,7 @@ def encode(
         if route.size > 0:
             for row in range(start, stop):
                 at = put_be(out, at, np.uint64(route[row]), 2)
-        put_be(out, page + head - 4, _page_crc(out, page, head, at), 4)
+        put_be(out, page + PAGE_HEAD_BYTES - 4, _page_crc(out, page, at), 4)
 
 
 @kernel
@@ -217,11 +203,8 @@ def look_at(data: NDArray[np.uint8], at: Int, limit: Int, number: Int) -> tuple[
     """Look at the page at ``at``: its ids, the bytes of one, a `PageError` code."""
     if limit - at < PAGE_HEAD_BYTES:
         return 0, 0, 1
-    if data[at] != VERSION and data[at] != MORE_VERSION:
+    if data[at] != VERSION:
         return 0, 0, 2
-    head = head_bytes(data, at)
-    if limit - at < head:
-        return 0, 0, 1
     ids = np.int64(get_be(data, at + 1, 2))
     size = np.int64(HASH_BYTES)
     more = more_of(data, at)
@@ -232,10 +215,10 @@ def look_at(data: NDArray[np.uint8], at: Int, limit: Int, number: Int) -> tuple[
         if data[at + 3 + k] > 8:
             return 0, 0, 3
         size += np.int64(data[at + 3 + k])
-    stop = at + head + ids * size
+    stop = at + PAGE_HEAD_BYTES + ids * size
     if stop > limit:
         return 0, 0, 1
-    if np.uint64(_page_crc(data, at, head, stop)) != get_be(data, at + head - 4, 4):
+    if np.uint64(_page_crc(data, at, stop)) != get_be(data, at + PAGE_HEAD_BYTES - 4, 4):
         return 0, 0, 3
     if np.int64(get_be(data, at + 6, 8)) != number or ids == 0:
         return 0, 0, 4
@@ -279,8 +262,7 @@ def decode(
         pages.first[page] = first + row
         pages.at[page] = at
         pages.collision[page] = more_of(data, at) & COLLISIONS != 0
-        head = head_bytes(data, at)
-        body = at + head
+        body = at + PAGE_HEAD_BYTES
         for k in range(ids):
             hashes[row + k, 0], hashes[row + k, 1] = hash_at(data, body + HASH_BYTES * k)
         body += HASH_BYTES * ids
@@ -297,7 +279,7 @@ def decode(
             for k in range(ids):
                 collision[row + k] = more & COLLISIONS != 0
                 fingerprint[row + k] = get_be(data, body + 8 * k, 8) if more & FINGERPRINTS else np.uint64(0)
-        at += head + ids * size
+        at += PAGE_HEAD_BYTES + ids * size
         row = stop
     pages.at[pages.first.size] = at
     if row != owner.size:
@@ -312,7 +294,7 @@ def count_ids(
     """Write how many ids each page has. Returns the one that is not whole, and a `PageError` code."""
     for page in range(number.size):
         count, size, wrong = look_at(data, at[page], at[page + 1], number[page])
-        if wrong == 0 and at[page] + head_bytes(data, at[page]) + count * size != at[page + 1]:
+        if wrong == 0 and at[page] + PAGE_HEAD_BYTES + count * size != at[page + 1]:
             wrong = 1
         if wrong != 0:
             return page, wrong
@@ -323,7 +305,7 @@ def count_ids(
 @kernel
 def read_row(data: NDArray[np.uint8], at: Int, ids: Int, row: Int) -> tuple[Int, Int]:
     """Read owner and reading of a row of the page at ``at``, which has been looked at."""
-    body = at + head_bytes(data, at) + HASH_BYTES * ids
+    body = at + PAGE_HEAD_BYTES + HASH_BYTES * ids
     width = np.int64(data[at + 3])
     owner = np.int64(get_be(data, at + 14, 8)) + np.int64(get_be(data, body + width * row, width))
     body += width * ids
@@ -337,7 +319,7 @@ def read_fingerprint(data: NDArray[np.uint8], at: Int, ids: Int, row: Int) -> In
     if more_of(data, at) & FINGERPRINTS == 0:
         return np.uint64(0)
     widths = np.int64(data[at + 3]) + np.int64(data[at + 4]) + np.int64(data[at + 5])
-    return get_be(data, at + head_bytes(data, at) + ids * (HASH_BYTES + widths) + FINGERPRINT_BYTES * row, 8)
+    return get_be(data, at + PAGE_HEAD_BYTES + ids * (HASH_BYTES + widths) + FINGERPRINT_BYTES * row, 8)
 
 
 @kernel
@@ -359,7 +341,7 @@ def confirm(
         page = which[k]
         if row[k] < 0 or row[k] >= ids[page]:
             return page, 4
-        body = at[page] + head_bytes(data, at[page])
+        body = at[page] + PAGE_HEAD_BYTES
         hashes[k, 0], hashes[k, 1] = hash_at(data, body + HASH_BYTES * row[k])
         owner[k], reading[k] = read_row(data, at[page], ids[page], row[k])
         if fingerprint.size > 0:

@@ -8,12 +8,11 @@ An open-addressing table, 24 bytes per slot, linear probing. An entry is an id i
 
 ``depth`` is how many leading zeros the id's lot has, 63 at most: an id is in the sample of level L where its
 depth is at least L, so a sample of 2^-L of all ids becomes one of half of that by leaving entries out.
-``open``: this worker has judged the pass, and has seen none before it.
+``open``: no pass before it has been seen.
 ``escaped``: how often the id has escaped in this partition.
 
 A pass is a duplicate that escaped if the id passed before it, at most the horizon ago: of two passes in
-different partitions the one that is later by the partitions' clocks, whichever is heard of first. Passes of
-other workers are *heard*, and never counted here.
+different partitions the one that is later by the partitions' clocks, whichever is taken in first.
 """
 
 from __future__ import annotations
@@ -27,8 +26,6 @@ from processor.engine.bytes.siphash import absorb, begin, end
 from processor.engine.jit import Int, kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from numpy.typing import NDArray
 
 SLOT_BYTES = 24
@@ -39,12 +36,9 @@ UNWANTED = 255
 class PassKind(IntEnum):
     """What is said of an id; values of a ``kind`` column (uint8)."""
 
-    OWN = 0
-    """It passed, and this worker has judged it."""
+    PASSED = 0
     RENEWED = 1
     """A duplicate has renewed its window."""
-    HEARD = 2
-    """It passed, and another worker has judged it, or this one before it was started again."""
 
 
 class PassTable(NamedTuple):
@@ -67,7 +61,7 @@ class PassTable(NamedTuple):
 
 
 class Passes(NamedTuple):
-    """Passes of sampled ids, in the order in which they are heard of.
+    """Passes of sampled ids, in the order in which they are taken in.
 
     Attributes:
         key: uint64[n], see above.
@@ -84,11 +78,6 @@ class Passes(NamedTuple):
     def part(self, rows: slice) -> Passes:
         """Return some of them."""
         return Passes(self.key[rows], self.at[rows], self.partition[rows], self.kind[rows])
-
-    @classmethod
-    def joined(cls, some: Sequence[Passes]) -> Passes:
-        """Return all of some, one at least, one behind the other."""
-        return some[0] if len(some) == 1 else cls(*map(np.concatenate, zip(*some, strict=True)))
 
 
 # Columns of what escaped, int64 each.

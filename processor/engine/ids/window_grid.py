@@ -11,7 +11,7 @@ Passing are the records of an id that are no duplicates: those that pass, and co
 them whose content (without fingerprints: whose id) came before. Each is summed over ids, and so is its square,
 from which the variance of a sample of ids follows.
 
-Filters that nobody confirms know of an id only in which bucket of time it was remembered: it is forgotten with
+Bloom filters know of an id only in which bucket of time it was remembered: it is forgotten with
 its bucket, at most one bucket too late (`processor.engine.ids.bloom.window`). A bucket of 1 ms is exact.
 """
 

@@ -5,41 +5,23 @@ What Spark's side uses stands here; it imports nothing else of the engine.
 
 from __future__ import annotations
 
-from processor.engine.bytes.crc32 import crc32
-from processor.engine.extract.ids import IdTextForm
-from processor.engine.extract.json_matches import JsonKind, JsonMatches
+from processor.engine.extract.json_matches import JsonKind, JsonMatches, unframed
+from processor.engine.extract.normalise import IdTextForm, Normal
 from processor.engine.ids.new_ids import new_ids
 from processor.engine.rest.columns import IdColumn, RowIds, ids_of_columns
-from processor.engine.rest.footers import ChunkPlace, FooterColumns, footer_columns
 from processor.engine.rest.json_rows import JsonIds, JsonRows, fingerprints_of, pointer_of
 from processor.engine.rest.judge import NOBODY, RestRows, RestVerdicts, judge_rows
-from processor.engine.rest.pages import (
-    DELTA,
-    PLAIN,
-    SLACK,
-    PageHead,
-    differences_at,
-    page_head,
-    values_begin,
-    words_at,
-)
 from processor.engine.rest.partitioner import ANYWHERE, partitions_of
 from processor.engine.rest.probe import LowProbe
 from processor.engine.rest.routing import routed_partitions
 from processor.engine.rest.row_texts import MemberColumn, json_of_columns
-from processor.engine.rest.sequences import sequences_of_json, sequences_of_texts
 from processor.engine.rest.warm import rest_is_warm, warm_rest
 from processor.engine.verdict import Fault, Verdict
 
 __all__ = [
     "ANYWHERE",
-    "DELTA",
     "NOBODY",
-    "PLAIN",
-    "SLACK",
-    "ChunkPlace",
     "Fault",
-    "FooterColumns",
     "IdColumn",
     "IdTextForm",
     "JsonIds",
@@ -48,27 +30,20 @@ __all__ = [
     "JsonRows",
     "LowProbe",
     "MemberColumn",
-    "PageHead",
+    "Normal",
     "RestRows",
     "RestVerdicts",
     "RowIds",
     "Verdict",
-    "crc32",
-    "differences_at",
     "fingerprints_of",
-    "footer_columns",
     "ids_of_columns",
     "json_of_columns",
     "judge_rows",
     "new_ids",
-    "page_head",
     "partitions_of",
     "pointer_of",
     "rest_is_warm",
     "routed_partitions",
-    "sequences_of_json",
-    "sequences_of_texts",
-    "values_begin",
+    "unframed",
     "warm_rest",
-    "words_at",
 ]

@@ -1,8 +1,9 @@
 """Hashes the ids of rows from columns, as the worker hashes those of records.
 
 A text column's values are JSON strings, an integer column's are JSON numbers as a record would have them (plain
-decimals), a binary column's are bytes like a key or a header's value: the same parts give the same hash as
-`processor.engine.extract.ids` makes of a record, under the same key. A null is the fault ``field_missing``.
+decimals), a boolean column's are JSON's words, a binary column's are bytes like a key or a header's value: the
+same parts give the same hash as `processor.engine.extract.ids` makes of a record, under the same key. A null is
+the fault ``field_missing``.
 
 Invariant: a row has either a `Fault` or a hash.
 """
@@ -15,16 +16,10 @@ import numpy as np
 
 from processor.engine.bytes.decimals import number_bytes, put_number
 from processor.engine.bytes.siphash import words_of_key
-from processor.engine.extract.ids import (
-    NO_CONTENT,
-    NO_FINGERPRINT,
-    NO_LOT,
-    Ids,
-    IdTextForm,
-    Text,
-    hash_ids,
-    texts,
-)
+from processor.engine.extract.ids import NO_CONTENT, NO_FINGERPRINT, NO_LOT, Ids, Text, hash_ids, texts
+from processor.engine.extract.json_text import plain_texts
+from processor.engine.extract.normalise import IdTextForm, Normal, PartTexts, normalised
+from processor.engine.extract.parts import pooled
 from processor.engine.jit import kernel
 from processor.engine.rest.owned import owned
 from processor.engine.verdict import Fault
@@ -35,13 +30,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _FORMS = (IdTextForm.BYTES, IdTextForm.STRING, IdTextForm.NUMBER)
+_BOOLEANS = np.frombuffer(b"truefalse", np.uint8)
 
 
 class IdColumn(NamedTuple):
-    """One part of n rows' ids; `of_text` and `of_integers` make it.
+    """One part of n rows' ids; `of_text`, `of_integers` and `of_booleans` make it.
 
     Attributes:
-        form: `IdTextForm.BYTES`, ``STRING`` or ``NUMBER``.
+        form: `IdTextForm.BYTES`, ``STRING``, ``NUMBER`` or ``BOOLEAN``.
         valid: bool[n], false where the value is null.
         offsets: int64[n + 1], where each value begins in the data.
         data: uint8[m].
@@ -89,51 +85,57 @@ class IdColumn(NamedTuple):
             return cls(IdTextForm.NUMBER, valid, *_decimals(valid, owned(values, np.uint64)))
         return cls(IdTextForm.NUMBER, valid, *_decimals(valid, owned(values, np.int64)))
 
+    @classmethod
+    def of_booleans(cls, valid: NDArray[np.bool_], values: NDArray[np.bool_]) -> IdColumn:
+        """Return a column of booleans, null where they are not valid."""
+        size = np.where(valid, np.where(values, 4, 5), 0)
+        begin = np.where(values, 0, 4)
+        data, _, _ = plain_texts(_BOOLEANS, begin, size, owned(valid, np.bool_), np.zeros(valid.size, np.bool_))
+        return cls(IdTextForm.BOOLEAN, owned(valid, np.bool_), np.append(0, np.cumsum(size)), data)
+
 
 class RowIds(NamedTuple):
     """The ids of n rows.
 
     Attributes:
-        data: uint8[m], what the ids' spans lead into.
         ids: Their hashes, faults and fingerprints; ``hash[:, 0]`` is the low word, ``hash[:, 1]`` the high one.
     """
 
-    data: NDArray[np.uint8]
     ids: Ids
 
     def texts(self, row: int) -> list[Text]:
         """Return the parts of one id as a receipt shows them; the row has no fault."""
-        return texts(self.data, self.ids, row)
+        return texts(self.ids, row)
 
 
-def ids_of_columns(columns: Sequence[IdColumn], secret: bytes) -> RowIds:
+def ids_of_columns(columns: Sequence[IdColumn], secret: bytes, normal: Sequence[Normal] = ()) -> RowIds:
     """Return the ids of rows, made of one column or of several in this order.
 
     Args:
         columns: Of equally many rows each.
         secret: 16 bytes, the key of the hash.
+        normal: Of each column what does not count of it; empty: everything does.
 
     Raises:
         ValueError: There is no column, or they are of different lengths, or the key has another size.
     """
     if not columns or len({each.valid.size for each in columns}) > 1:
         raise ValueError("an id has one column at least, and all have as many rows")
-    key, count, rows = words_of_key(secret), len(columns), columns[0].valid.size
-    form = np.empty((count, rows), np.uint8)
-    begin, length = np.empty((2, count, rows), np.int64)
-    fault = np.zeros(rows, np.uint8)
-    at = 0
-    for k, column in enumerate(columns):
-        form[k] = column.form
-        begin[k], length[k] = column.offsets[:-1] + at, np.diff(column.offsets)
-        fault[~column.valid] = Fault.FIELD_MISSING
-        at += column.data.size
-    data = columns[0].data if count == 1 else np.concatenate([each.data for each in columns])
+    key, rows = words_of_key(secret), columns[0].valid.size
+    fault = np.where(
+        np.all([each.valid for each in columns], axis=0), np.uint8(0), np.uint8(Fault.FIELD_MISSING)
+    )
+    made = []
+    for column, how in zip(columns, normal or [Normal.NONE] * len(columns), strict=True):
+        spans = column.offsets[:-1], np.diff(column.offsets)
+        part = PartTexts(column.data, np.full(rows, column.form, np.uint8), *spans)
+        made.append(normalised(part, how) if how else part)
+    data, form, begin, length = pooled(made)
     hashed, lot = np.zeros((rows, 2), np.uint64), np.full(rows, NO_LOT, np.uint64)
     none = np.zeros(rows, np.bool_)
-    ids = Ids(hashed, fault, none, form, begin, length, NO_CONTENT, NO_FINGERPRINT, lot)
-    hash_ids(data, ids, key)
-    return RowIds(data, ids)
+    ids = Ids(hashed, fault, none, form, begin, length, NO_CONTENT, NO_FINGERPRINT, lot, data)
+    hash_ids(ids, key)
+    return RowIds(ids)
 
 
 def _decimals(

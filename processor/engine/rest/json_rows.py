@@ -16,13 +16,14 @@ import numpy as np
 from processor.engine.batch.columns import Columns
 from processor.engine.bytes.siphash import words_of_key
 from processor.engine.extract.fingerprint import FingerprintOf, fingerprints
-from processor.engine.extract.ids import IdExtractor, IdTextForm, ValuePart, hash_ids
+from processor.engine.extract.ids import IdExtractor, hash_ids
 from processor.engine.extract.json_matches import JsonKind
 from processor.engine.extract.json_scan import look_up
-from processor.engine.extract.json_text import unescape
+from processor.engine.extract.json_text import plain_texts
+from processor.engine.extract.normalise import IdTextForm, Normal, PartTexts, normalised
+from processor.engine.extract.parts import ValuePart, pooled
 from processor.engine.extract.pointers import Pointers
-from processor.engine.extract.value_walk import ContentOf, ValueWalk
-from processor.engine.jit import kernel
+from processor.engine.extract.value_walk import ContentOf, PointerWalk, ValueWalk
 from processor.engine.rest.columns import IdColumn, RowIds
 from processor.engine.rest.owned import owned
 from processor.engine.verdict import Fault
@@ -35,9 +36,9 @@ if TYPE_CHECKING:
     from processor.engine.extract.ids import Ids
     from processor.engine.extract.json_matches import JsonMatches
 
-_READABLE = np.zeros(10, np.bool_)
+_READABLE = np.zeros(len(JsonKind), np.bool_)
 """By `JsonKind`, whether it can be a part of an id."""
-_READABLE[[JsonKind.INTEGER, JsonKind.DECIMAL, JsonKind.STRING, JsonKind.ESCAPED]] = True
+_READABLE[JsonKind.FALSE : JsonKind.ESCAPED + 1] = True
 
 
 def pointer_of(column: str) -> str:
@@ -90,15 +91,12 @@ class JsonRows(NamedTuple):
             at: Which of its pointers.
         """
         kind = found.kind[at]
-        valid = (found.fault == 0) & _READABLE[kind]
-        data, begin, length = _plain(
-            self.data, found.start[at], found.length[at], valid & (kind == JsonKind.ESCAPED)
+        valid = (found.fault == 0) & (kind >= JsonKind.INTEGER) & (kind <= JsonKind.ESCAPED)
+        text, _, size = plain_texts(
+            self.data, found.start[at], found.length[at], valid, kind == JsonKind.ESCAPED
         )
-        offsets = np.zeros(valid.size + 1, np.int64)
-        np.cumsum(np.where(valid, length, 0), out=offsets[1:])
-        gathered = np.empty(int(offsets[-1]), np.uint8)
-        _gather(data, begin, offsets, gathered)
-        return IdColumn(IdTextForm.BYTES, valid, offsets, gathered)
+        offsets = np.append(0, np.cumsum(np.maximum(size, 0)))
+        return IdColumn(IdTextForm.BYTES, valid, offsets, text[: offsets[-1]])
 
 
 class JsonIds:
@@ -110,7 +108,8 @@ class JsonIds:
         exclude: Pointers to what does not count in fingerprints; None: there are none.
         only_text: The part that has to be a string, since it may be renamed.
         as_bytes: Numbers of the parts that are bytes in the stream, a header's or the key's: the text of a
-            string or of a number stands for them.
+            string, of a number or of a boolean stands for them.
+        normal: Of each part what does not count of it; empty: everything does.
 
     Raises:
         ValueError: A pointer that is none, no pointer, or a key of another size.
@@ -124,11 +123,16 @@ class JsonIds:
         exclude: Sequence[str] | None = None,
         only_text: str | None = None,
         as_bytes: Collection[int] = (),
+        normal: Sequence[Normal] = (),
     ) -> None:
         of = None if exclude is None else FingerprintOf(ContentOf(tuple(exclude)))
-        parts = [ValuePart(each, only_text=each == only_text) for each in pointers]
+        self._normal = list(normal or [Normal.NONE] * len(pointers))
+        parts = [
+            ValuePart(each, only_text=each == only_text, normal=Normal.NONE if number in as_bytes else how)
+            for number, (each, how) in enumerate(zip(pointers, self._normal, strict=True))
+        ]
         self._extractor = IdExtractor(parts, secret, fingerprint_of=of)
-        self._pointers = Pointers.of(pointers)
+        self._walk = PointerWalk(pointers)
         self._as_bytes, self._key = tuple(as_bytes), words_of_key(secret)
 
     def read(self, rows: JsonRows) -> RowIds:
@@ -138,51 +142,25 @@ class JsonIds:
         odd = np.flatnonzero(ids.fault == Fault.FIELD_TYPE)
         if odd.size:
             # The first part that cannot be read says what is wrong.
-            found = look_up(rows.data, columns.value[odd], columns.value_length[odd], self._pointers)
-            first = _READABLE[found.kind].argmin(axis=0)
-            null = found.kind[first, np.arange(odd.size)] == JsonKind.NULL
+            _, found = self._walk.read(rows.data, columns.value[odd], columns.value_length[odd])
+            kind = np.stack([each.kind for each in found])
+            first = _READABLE[kind].argmin(axis=0)
+            null = kind[first, np.arange(odd.size)] == JsonKind.NULL
             ids.fault[odd[null]] = Fault.FIELD_MISSING
-        return RowIds(self._hash_as_bytes(rows.data, ids), ids)
+        return RowIds(self._hashed_as_bytes(ids) if self._as_bytes else ids)
 
-    def _hash_as_bytes(self, data: NDArray[np.uint8], ids: Ids) -> NDArray[np.uint8]:
-        """Hash once more what is made of bytes in the stream; returns what the spans then lead into."""
+    def _hashed_as_bytes(self, ids: Ids) -> Ids:
+        """Hash once more what is made of bytes in the stream."""
+        spans = zip(ids.form, ids.begin, ids.length, strict=True)
+        made = [PartTexts(ids.data, *each) for each in spans]
         for k in self._as_bytes:
-            form = ids.form[k]
-            escaped = (ids.fault == 0) & (form == IdTextForm.ESCAPED)
-            data, ids.begin[k], ids.length[k] = _plain(data, ids.begin[k], ids.length[k], escaped)
-            form[ids.fault == 0] = IdTextForm.BYTES
-        if self._as_bytes:
-            hash_ids(data, ids, self._key)
-        return data
-
-
-def _plain(
-    data: NDArray[np.uint8], begin: NDArray[np.int64], length: NDArray[np.int64], escaped: NDArray[np.bool_]
-) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
-    """Return the data with the text of strings with escapes behind it, and the spans that lead there."""
-    rows = np.flatnonzero(escaped)
-    if not rows.size:
-        return data, begin, length
-    begin, length, at = begin.copy(), length.copy(), data.size
-    parts = [data]
-    for row in rows.tolist():
-        out = np.empty(int(length[row]), np.uint8)
-        out = out[: unescape(data, int(begin[row]), int(length[row]), out)]
-        begin[row], length[row] = at, out.size
-        parts.append(out)
-        at += out.size
-    return np.concatenate(parts), begin, length
-
-
-@kernel
-def _gather(
-    data: NDArray[np.uint8], begin: NDArray[np.int64], offsets: NDArray[np.int64], out: NDArray[np.uint8]
-) -> None:
-    """Copy spans one behind the other; ``offsets`` say where each begins."""
-    for row in range(begin.size):
-        at = begin[row] - offsets[row]
-        for k in range(offsets[row], offsets[row + 1]):
-            out[k] = data[at + k]
+            plain = normalised(made[k], Normal.NONE)
+            plain.form[plain.form != IdTextForm.NONE] = IdTextForm.BYTES
+            made[k] = normalised(plain, self._normal[k]) if self._normal[k] else plain
+        data, form, begin, length = pooled(made)
+        ids = ids._replace(form=form, begin=begin, length=length, data=data)
+        hash_ids(ids, self._key)
+        return ids
 
 
 def fingerprints_of(
@@ -200,7 +178,7 @@ def fingerprints_of(
     """
     of = FingerprintOf(ContentOf(tuple(exclude)))
     walk, columns = ValueWalk([], [of.content], words_of_key(secret)), rows.columns()
-    found, hashes = walk.read(columns)
-    assert found is not None  # noqa: S101 - content of a value that has to be JSON is walked over
+    fault, _, hashes = walk.read(columns)
+    assert fault is not None  # noqa: S101 - content of a value that has to be JSON is walked over
     prints, _ = fingerprints(columns, of, hashes[0], walk.key)
-    return prints, found.fault
+    return prints, fault

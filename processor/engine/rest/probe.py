@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.bytes.loads import get_le
 from processor.engine.jit import Int, kernel
 from processor.engine.rest.owned import owned
 
@@ -38,16 +37,15 @@ class LowProbe:
 
     Args:
         lows: uint64[k], sorted, each once.
-        highs: uint64[k], the high word of an id with this low word; not given: nobody will ask.
 
     Raises:
         ValueError: They are not.
     """
 
-    def __init__(self, lows: NDArray[np.uint64], highs: NDArray[np.uint64] | None = None) -> None:
-        self._lows, self._highs = owned(lows, np.uint64), highs
-        if (self._lows[1:] <= self._lows[:-1]).any() or (highs is not None and highs.size != lows.size):
-            raise ValueError("low words are sorted, and each stands there once, with a high word")
+    def __init__(self, lows: NDArray[np.uint64]) -> None:
+        self._lows = owned(lows, np.uint64)
+        if (self._lows[1:] <= self._lows[:-1]).any():
+            raise ValueError("low words are sorted, and each stands there once")
         bits = min(max((self._lows.size * _BITS_PER_ID - 1).bit_length(), 6), _MOST_BITS)
         self._shift = 64 - bits
         self._map = np.zeros(1 << (bits - 6), np.uint64)
@@ -63,37 +61,16 @@ class LowProbe:
         """Bytes of all arrays."""
         return self._lows.nbytes + self._map.nbytes + self._other.nbytes + self._first.nbytes
 
-    def highs_of(self, lows: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return int64, the high words of ids with these low words, all of them new; None: nobody knows."""
-        if self._highs is None:
-            return None
-        return self._highs[np.searchsorted(self._lows, lows.view(np.uint64))].view(np.int64)
-
     def matches(self, lows: NDArray[np.int64] | NDArray[np.uint64]) -> NDArray[np.int64]:
         """Return int64, the rows of a table's low words, in any order, that are among the new ones.
 
         A row may match by its low word alone: `processor.engine.rest.judge` compares both words.
         """
-        return self.matches_in(owned(lows, lows.dtype.type).view(np.uint8), 0, lows.size)
-
-    def matches_in(self, page: NDArray[np.uint8], begin: int, count: int) -> NDArray[np.int64]:
-        """Return the same of low words that stand in a page, little-endian.
-
-        Args:
-            page: Contiguous and writable.
-            begin: Where the words begin.
-            count: How many there are.
-
-        Raises:
-            ValueError: They are not all in it.
-        """
-        if begin < 0 or count < 0 or begin + 8 * count > page.size:
-            raise ValueError(f"{count} words from {begin} on do not lie in {page.size} bytes")
-        rows = np.empty(count, np.int64)
+        rows = np.empty(lows.size, np.int64)
         found = 0
         if len(self):
-            maps = self._map, self._other, self._first
-            found = _match(page, np.int64(begin), self._lows, self._shift, *maps, rows)
+            words = owned(lows, lows.dtype.type).view(np.uint64)
+            found = _match(words, self._lows, self._shift, self._map, self._other, self._first, rows)
         return rows[:found].copy()
 
 
@@ -118,8 +95,7 @@ def _fill(
 
 @kernel
 def _match(
-    page: NDArray[np.uint8],
-    begin: Int,
+    words: NDArray[np.uint64],
     lows: NDArray[np.uint64],
     shift: Int,
     bitmap: NDArray[np.uint64],
@@ -131,20 +107,20 @@ def _match(
     # Three loops, as short as can be: what one of them waits for keeps none of the others waiting.
     some, found = 0, 0
     for row in range(rows.size):
-        bit = get_le(page, begin + 8 * row, 8) >> np.uint64(shift)
+        bit = words[row] >> np.uint64(shift)
         if (bitmap[bit >> np.uint64(6)] >> (bit & np.uint64(63))) & np.uint64(1):
             rows[some] = row
             some += 1
     few = 0
     for k in range(some):
         row = rows[k]
-        bit = (get_le(page, begin + 8 * row, 8) << np.uint64(_OTHER_BITS)) >> np.uint64(shift)
+        bit = (words[row] << np.uint64(_OTHER_BITS)) >> np.uint64(shift)
         if (other[bit >> np.uint64(6)] >> (bit & np.uint64(63))) & np.uint64(1):
             rows[few] = row
             few += 1
     for k in range(few):
         row = rows[k]
-        word = get_le(page, begin + 8 * row, 8)
+        word = words[row]
         stretch = np.int64((word >> np.uint64(shift)) >> np.uint64(6))
         low: Int = first[stretch]
         high: Int = first[stretch + 1]

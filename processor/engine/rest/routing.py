@@ -24,5 +24,5 @@ def routed_partitions(rows: RowIds, partitions: int) -> NDArray[np.int64]:
         partitions: How many there are.
     """
     routed = rows.ids._replace(hash=np.zeros_like(rows.ids.hash), lot=np.zeros_like(rows.ids.lot))
-    hash_ids(rows.data, routed, words_of_key(ROUTE_KEY))
+    hash_ids(routed, words_of_key(ROUTE_KEY))
     return partition_and_word(routed.hash, partitions)[0]

@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from processor.engine.bytes.crc32 import crc32
-from processor.engine.extract.ids import IdTextForm
+from processor.engine.extract.normalise import IdTextForm
 from processor.engine.ids.new_ids import new_ids
 from processor.engine.jit import COMPILES, are_kept, note_kept
 from processor.engine.rest.columns import IdColumn, ids_of_columns
-from processor.engine.rest.footers import footer_columns
 from processor.engine.rest.json_rows import JsonIds, JsonRows, fingerprints_of
 from processor.engine.rest.judge import RestRows, judge_rows
-from processor.engine.rest.pages import differences_at, page_head, values_begin, words_at
 from processor.engine.rest.partitioner import partitions_of
 from processor.engine.rest.probe import LowProbe
 from processor.engine.rest.row_texts import MemberColumn, json_of_columns
-from processor.engine.rest.sequences import sequences_of_json, sequences_of_texts
 
 _MARK = "rest-is-warm"
 """File among the kernels, whose folder is named by the sources."""
@@ -52,8 +48,7 @@ def _work() -> None:
     rows = JsonRows.of(data, offsets)
     JsonIds(["/a", "/b"], secret, as_bytes=[0]).read(rows)
     found = rows.look_up("/a", "/b")
-    sequences_of_json(rows, found, 0, texts=True, numbers=True)
-    sequences_of_texts(rows.texts(found, 0))
+    rows.texts(found, 0)
     prints = JsonIds(["/a", "/b"], secret, exclude=("/b",)).read(rows).ids.fingerprint
     fingerprints_of(rows, ("/b",), secret)
     alike = np.zeros_like(hashes)
@@ -63,12 +58,5 @@ def _work() -> None:
     LowProbe(np.sort(hashes[:, 0])).matches(np.zeros(1, np.int64))
     spans = offsets[:-1], np.diff(offsets)
     json_of_columns([MemberColumn.of(b'"a"', valid, spans, data, text=text) for text in (True, False)], 2)
-    page, none = np.zeros(64, np.uint8), np.zeros(0, np.int64)
-    crc32(np.zeros(1 << 10, np.uint8))
-    footer_columns(page, ("a",))
-    page_head(page, 0)
-    values_begin(page, 0)
-    words_at(page, 0, none)
-    differences_at(page, 0, 0, none)
     new_ids(secret, hashes, prints)
     partitions_of(columns[0], 2)

@@ -14,6 +14,9 @@ where ring is the power of two that holds W (at least 64). A number's bit is wri
 it, so bits of numbers that have left the window need no clearing. Numbers are taken modulo 2^64, and only
 differences are compared: at the ends of int64 nothing overflows.
 
+Where numbers wrap at N, those that came before the watermark has begun again stand below it all the same, as
+negative ones: number n at the bit of n - N. So a bitmap is turned by N when its watermark wraps.
+
 Invariant: numbers below the first of a scope (or of its epoch) count as not seen.
 """
 
@@ -32,9 +35,13 @@ RUN = 0
 """The word of a row that counts the run below the watermark; a lower bound after late records."""
 
 
+@kernel
 def ring_bits(window: Int) -> Int:
     """Return the ring's size for a window of ``window`` numbers."""
-    return max(64, 1 << (window - 1).bit_length()) if window else 64
+    ring = np.int64(64)
+    while ring < window:
+        ring *= 2
+    return ring
 
 
 @kernel
@@ -95,3 +102,17 @@ def remember(row: NDArray[np.uint64], watermark: Int, distance: Int) -> None:
     fill(row, np.uint64(watermark) - np.uint64(distance), 1, True)
     if np.uint64(distance) == row[RUN] + np.uint64(1):
         row[RUN] += np.uint64(1)
+
+
+@kernel
+def turn(row: NDArray[np.uint64], wraps: Int) -> None:
+    """Move all bits down by ``wraps`` places, around the ring: the watermark has begun again."""
+    words = row.size - 1
+    shift = np.uint64(wraps) & np.uint64(words * 64 - 1)
+    whole, bits = np.int64(shift >> np.uint64(6)), shift & np.uint64(63)
+    old = row[1:].copy()
+    for k in range(words):
+        moved = old[(k + whole) & (words - 1)] >> bits
+        if bits != np.uint64(0):
+            moved |= old[(k + whole + 1) & (words - 1)] << (np.uint64(64) - bits)
+        row[k + 1] = moved

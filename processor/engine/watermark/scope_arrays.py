@@ -4,7 +4,10 @@ One arena of int64 words holds the scopes one after the other, as they came, and
 
     word 0              size of the scope in bytes (bits 0 to 31) | DIRTY | UNSAVED
     word 1              watermark
-    word EPOCH          the epoch; only where the definition has one
+    word EPOCH          the epoch; only where the definition has one. Where epochs only differ, its hash,
+                        in two words
+    word LEFT           the pool's row, plus one, with epochs that were left, see
+                        `processor.engine.watermark.left_epochs`; 0: none was
     word WINDOW         see `processor.engine.watermark.reorder_window`; only where W > 0
     words HEAD to       the scope's bytes, little-endian words, zeros behind the last
           HEAD + ceil(size / 8)
@@ -35,8 +38,8 @@ if TYPE_CHECKING:
 # `meta`, int64[META]: what kernels count.
 USED, COUNT, LIMIT, MOVED, DIRTIED, ROWS, FREED, WANT, TOUCHED, UNSAVED_COUNT = range(10)
 META = 10
-# `layout`, int64[4].
-HEAD, EPOCH, WINDOW, W = range(4)
+# `layout`, int64[6].
+HEAD, EPOCH, LEFT, WINDOW, W, WRAPS = range(6)
 # What `meta` says under WANT.
 NOTHING, ARENA, SLOTS, POOL = range(4)
 
@@ -62,10 +65,11 @@ class ScopeArrays(NamedTuple):
         slots: The hash table.
         old: The one before it; ``meta[MOVED]`` of its slots are moved.
         meta: Counters, see above.
-        pool: uint64[rows, ...], bitmaps, see `processor.engine.watermark.reorder_window`.
+        pool: uint64[rows, ...], for bitmaps, see `processor.engine.watermark.reorder_window`, and epochs that
+            were left: as wide as the wider of them.
         free: int64[rows], pool rows that were given back.
         key: uint64[3]: the hash's key, and a mask of the 32 bits that are used.
-        layout: int64[4]: HEAD, EPOCH and WINDOW (0: none), W.
+        layout: int64[6]: HEAD, EPOCH, LEFT and WINDOW (0: none), W, WRAPS (0: numbers do not).
     """
 
     words: NDArray[np.int64]
@@ -176,9 +180,9 @@ def room(words, meta, head, size):  # type: ignore[no-untyped-def]  # inlined ke
 
 
 @inlined
-def row_free(pool, meta):  # type: ignore[no-untyped-def]  # inlined kernel
-    """Whether the pool has a row for one more bitmap."""
-    return meta[FREED] > 0 or meta[ROWS] < pool.shape[0]
+def rows_free(pool, meta):  # type: ignore[no-untyped-def]  # inlined kernel
+    """Return how many more rows can be taken of the pool."""
+    return meta[FREED] + pool.shape[0] - meta[ROWS]
 
 
 @inlined

@@ -1,6 +1,6 @@
 """Writes scopes as records of a changelog, and reads them again.
 
-The layout is drawn in `schemas.changelog.watermark` (versions 1 and 2); here the same is written and
+The layout is drawn in `schemas.changelog.watermark`; here the same is written and
 read by the hundred thousand. Records are whole Kafka records (see `processor.engine.batch.columns`), one behind
 the other: the payload of a batch, and, sealed, of a local block.
 
@@ -19,10 +19,13 @@ from processor.engine.bytes.loads import get_be, put_be
 from processor.engine.bytes.varints import put_bytes, put_varint, varint_bytes
 from processor.engine.jit import Int, kernel
 from processor.engine.verdict import Complaint
+from processor.engine.watermark.left_epochs import MOST_LEFT
+from processor.engine.watermark.reorder_window import ring_bits
 from processor.engine.watermark.scope_arrays import (
     BLOCK,
     EPOCH,
     HEAD,
+    LEFT,
     MOVED,
     NOTHING,
     POOL,
@@ -36,7 +39,7 @@ from processor.engine.watermark.scope_arrays import (
     hash32,
     put,
     room,
-    row_free,
+    rows_free,
     seek,
     take_row,
     touch,
@@ -49,10 +52,12 @@ if TYPE_CHECKING:
     from processor.engine.watermark.scope_arrays import ScopeArrays
 
 KIND = 87  # "W"
-WITH_EPOCH, WITH_RUN, WITH_BITMAP = 1, 2, 4
+WITH_EPOCH, WITH_RUN, WITH_BITMAP, WITH_LEFT = 1, 2, 4, 8
+HASH_BYTES = 16
 FIXED_BYTES = 10
 """Version, flags, sequence: what every value begins with."""
 CRC_BYTES = 4
+VERSION = 1
 
 
 class Unreadable(Complaint):
@@ -81,7 +86,7 @@ def encode_scopes(
         words: The arena of `processor.engine.watermark.scope_arrays`.
         raw: The same memory as bytes.
         pool: Bitmaps.
-        layout: HEAD, EPOCH, WINDOW, W.
+        layout: Where what stands, see there.
         which: uint32[n], words of the scopes.
         start: Index of the first one in ``which``.
         out: uint8[m]; writing ends before it overflows.
@@ -89,15 +94,22 @@ def encode_scopes(
     Returns:
         Bytes written; index of the next scope in ``which`` (``start``: not even one fits).
     """
-    head, epoch_at, window_at = layout[HEAD], layout[EPOCH], layout[WINDOW]
+    head, epoch_at, left_at, window_at = layout[HEAD], layout[EPOCH], layout[LEFT], layout[WINDOW]
+    ring = ring_bits(layout[W]) // 64
     used = np.int64(0)
     index = start
     while index < which.size:
         word = np.int64(which[index])
         size = words[word] & SIZE_MASK
         flags = 0
-        length = FIXED_BYTES + CRC_BYTES
-        if epoch_at > 0:
+        length = np.int64(FIXED_BYTES + CRC_BYTES)
+        left = np.int64(0)
+        if left_at > 0:
+            flags |= WITH_LEFT
+            if words[word + left_at] > 0:
+                left = np.int64(pool[words[word + left_at] - 1, 0])
+            length += HASH_BYTES * (1 + left) + 1
+        elif epoch_at > 0:
             flags |= WITH_EPOCH
             length += 8
         state = np.int64(0)
@@ -108,7 +120,7 @@ def encode_scopes(
                 flags |= WITH_RUN
             else:
                 flags |= WITH_BITMAP
-                length += 8 * (pool.shape[1] - 1)
+                length += 8 * ring
         delta = np.int64(index - start)
         # Attributes, timestamp delta, the kind in front of the scope, header count: a byte each.
         body = 4 + varint_bytes(delta) + varint_bytes(size + 1) + size + varint_bytes(length) + length
@@ -125,17 +137,23 @@ def encode_scopes(
         origin = (word + head) * 8
         at = put_varint(out, put_bytes(out, at, raw, origin, size), length)
         content = at
-        out[at] = 2
+        out[at] = VERSION
         out[at + 1] = flags
         at = put_be(out, at + 2, np.uint64(words[word + 1]), 8)
         if epoch_at > 0:
             at = put_be(out, at, np.uint64(words[word + epoch_at]), 8)
+        if left_at > 0:
+            at = put_be(out, at, np.uint64(words[word + epoch_at + 1]), 8)
+            out[at] = np.uint8(left)
+            at += 1
+            for k in range(2 * left):
+                at = put_be(out, at, pool[words[word + left_at] - 1, 1 + k], 8)
         if window_at > 0:
             if state >= 0:
                 at = put_be(out, at, np.uint64(state), 4)
             else:
                 at = put_be(out, at, np.uint64(layout[W]), 4)
-                for k in range(1, pool.shape[1]):
+                for k in range(1, 1 + ring):
                     at = put_be(out, at, pool[-state - 1, k], 8)
         crc = np.uint64(crc32c(out, named, size + 1, np.uint64(0)))
         crc = np.uint64(crc32c(out, content, at - content, crc))
@@ -167,26 +185,33 @@ def check_value(
         if crc != get_be(data, value + length - CRC_BYTES, 4):
             return 1
     version, flags = np.int64(data[value]), np.int64(data[value + 1])
-    known = WITH_EPOCH | WITH_RUN | WITH_BITMAP
-    if version < 1 or version > 2 or flags & ~known or (version == 1 and flags != 0):
+    known = WITH_EPOCH | WITH_RUN | WITH_BITMAP | WITH_LEFT
+    if version != VERSION or flags & ~known:
         return 2
     windowed = flags & (WITH_RUN | WITH_BITMAP)
     # Not the same as "not whole": another definition's state is as it should be, elsewhere.
-    if (flags & WITH_EPOCH != 0) != (layout[EPOCH] > 0) or (windowed != 0) != (layout[WINDOW] > 0):
+    epochs = flags & (WITH_EPOCH | WITH_LEFT)
+    if (windowed != 0) != (layout[WINDOW] > 0) or epochs != (
+        WITH_LEFT if layout[LEFT] > 0 else WITH_EPOCH if layout[EPOCH] > 0 else 0
+    ):
         return 3
-    expected: Int = FIXED_BYTES + CRC_BYTES + (8 if flags & WITH_EPOCH else 0) + (4 if windowed else 0)
-    if windowed:
-        number = np.int64(get_be(data, value + FIXED_BYTES + (8 if flags & WITH_EPOCH else 0), 4))
+    before: Int = FIXED_BYTES + (8 if flags & WITH_EPOCH else 0)
+    if flags & WITH_LEFT:
+        before += HASH_BYTES
+        left = np.int64(data[value + before]) if length > before + CRC_BYTES else np.int64(MOST_LEFT + 1)
+        if left > MOST_LEFT:
+            return 1
+        before += 1 + HASH_BYTES * left
+    expected: Int = before + CRC_BYTES + (4 if windowed else 0)
+    if windowed and length >= expected:
+        number = np.int64(get_be(data, value + before, 4))
         if windowed == WITH_RUN:
             if number > layout[W]:
                 return 3
         elif windowed == WITH_BITMAP:
             if number != layout[W]:
                 return 3
-            ring = np.int64(64)
-            while ring < number:
-                ring *= 2
-            expected += ring // 8
+            expected += ring_bits(number) // 8
         else:
             return 2
     return 0 if length == expected else 1
@@ -218,7 +243,8 @@ def apply(
     """
     words, slots, old, meta, pool, free, key, layout = scopes
     names, name_sizes, values, lengths = table.key, table.key_length, table.value, table.value_length
-    head, epoch_at, window_at = layout[HEAD], layout[EPOCH], layout[WINDOW]
+    head, epoch_at, left_at, window_at = layout[HEAD], layout[EPOCH], layout[LEFT], layout[WINDOW]
+    ring = ring_bits(layout[W]) // 64
     tags = np.empty(BLOCK, np.uint64)
     rows = names.size
     meta[WANT] = NOTHING
@@ -238,7 +264,8 @@ def apply(
         if wrong != 0:
             return row, wrong
         bitmap = window_at > 0 and np.int64(data[value + 1]) & WITH_BITMAP != 0
-        if bitmap and not row_free(pool, meta):
+        left = np.int64(data[value + FIXED_BYTES + HASH_BYTES]) if left_at > 0 else np.int64(0)
+        if rows_free(pool, meta) < np.int64(bitmap) + np.int64(left > 0):
             meta[WANT] = POOL
             return row, 0
         at, size = names[row] + 1, name_sizes[row] - 1
@@ -252,13 +279,24 @@ def apply(
                 meta[WANT] = lacking
                 return row, 0
             word = put(words, slots, meta, slot, tag, data, at, size, head)
-            if window_at > 0:
-                words[word + window_at] = 0
+            for k in range(2, head):
+                words[word + k] = 0
         words[word + 1] = np.int64(get_be(data, value + 2, 8))
         behind = value + FIXED_BYTES
         if epoch_at > 0:
             words[word + epoch_at] = np.int64(get_be(data, behind, 8))
             behind += 8
+        if left_at > 0:
+            words[word + epoch_at + 1] = np.int64(get_be(data, behind, 8))
+            behind += 9
+            if left > 0:
+                if words[word + left_at] == 0:
+                    words[word + left_at] = take_row(meta, free) + 1
+                taken = words[word + left_at] - 1
+                pool[taken, 0] = np.uint64(left)
+                for k in range(2 * left):
+                    pool[taken, 1 + k] = get_be(data, behind + 8 * k, 8)
+                behind += HASH_BYTES * left
         if window_at > 0:
             state = words[word + window_at]
             if state < 0:
@@ -266,7 +304,7 @@ def apply(
             if bitmap:
                 taken = take_row(meta, free)
                 pool[taken, 0] = np.uint64(0)
-                for k in range(1, pool.shape[1]):
+                for k in range(1, 1 + ring):
                     pool[taken, k] = get_be(data, behind + 4 + 8 * (k - 1), 8)
                 words[word + window_at] = -taken - 1
             else:

@@ -1,9 +1,11 @@
 """Judges sequences in many scopes (mode ``watermark``), and notes which scopes have changed.
 
 The rules of the contract, a scope being a key, a header's value or the whole partition: the first record of a
-scope passes; a higher epoch starts the scope again, a lower one is late; then a sequence above the watermark
-passes, an equal one is a duplicate, and of the W numbers below those seen are duplicates and the others pass;
-what is lower still is late. A record that cannot be judged changes nothing.
+scope passes; a higher epoch starts the scope again, a lower one is late (where epochs only differ, another one
+starts it, of those that it left the last are late); then a sequence above the watermark passes, an equal one
+is a duplicate, and of the W numbers below those seen are duplicates and the others pass; what is lower still is
+late. A record that cannot be judged changes nothing. Where numbers wrap, "above" is what
+`processor.engine.watermark.serial_numbers` says.
 
 The scopes lie in `processor.engine.watermark.scope_arrays`.
 
@@ -18,13 +20,22 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.engine.jit import Int, kernel
-from processor.engine.watermark.reorder_window import advance, holds, remember, unfold
+from processor.engine.watermark.left_epochs import leave, was_left
+from processor.engine.watermark.reorder_window import (
+    advance,
+    holds,
+    remember,
+    ring_bits,
+    turn,
+    unfold,
+)
 from processor.engine.watermark.scope_arrays import (
     BLOCK,
     DIRTIED,
     DIRTY,
     EPOCH,
     HEAD,
+    LEFT,
     MOVED,
     NOTHING,
     POOL,
@@ -33,18 +44,20 @@ from processor.engine.watermark.scope_arrays import (
     UNSAVED_COUNT,
     WANT,
     WINDOW,
+    WRAPS,
     ScopeArrays,
     W,
     give_row,
     hash32,
     put,
     room,
-    row_free,
+    rows_free,
     seek,
     stain,
     take_row,
     touch,
 )
+from processor.engine.watermark.serial_numbers import is_later
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -65,6 +78,7 @@ def judge_scopes(
     known: NDArray[np.bool_],
     watermark: NDArray[np.int64],
     before_epoch: NDArray[np.int64],
+    tag_of: NDArray[np.uint32],
 ) -> Int:
     """Judge rows from ``start`` on, in order.
 
@@ -75,19 +89,21 @@ def judge_scopes(
         at: int64[n], where each record's scope begins.
         size: int64[n], its bytes.
         sequence: int64[n].
-        epoch: int64[n]; not read without EPOCH.
+        epoch: int64[n, 1]; with LEFT int64[n, 2], hashes; not read without EPOCH.
         fault: uint8[n], `Fault` codes.
         start: First row.
         verdict: uint8[n], written.
         known: bool[n], written: whether there was a watermark before the record.
         watermark: int64[n], written: as it stood before the record, else 0.
-        before_epoch: int64[n], written: likewise.
+        before_epoch: int64[n], written: likewise; of a hash the first word.
+        tag_of: uint32[n], written: the hash of the record's scope, 0 where it is not judged.
 
     Returns:
         The row that there was no room for (``meta[WANT]`` says of what), or n.
     """
     words, slots, old, meta, pool, free, key, layout = scopes
-    head, epoch_at, window_at, window = layout[HEAD], layout[EPOCH], layout[WINDOW], np.uint64(layout[W])
+    head, epoch_at, left_at, window_at = layout[HEAD], layout[EPOCH], layout[LEFT], layout[WINDOW]
+    window, wraps, ring = np.uint64(layout[W]), layout[WRAPS], 1 + ring_bits(layout[W]) // 64
     tags = np.empty(BLOCK, np.uint64)
     rows = sequence.size
     meta[WANT] = NOTHING
@@ -102,10 +118,12 @@ def judge_scopes(
         known[row] = False
         watermark[row] = 0
         before_epoch[row] = 0
+        tag_of[row] = 0
         if fault[row] != 0:
             verdict[row] = 3
             continue
         tag = np.uint64(tags[row - blocked])
+        tag_of[row] = np.uint32(tag)
         word, slot = seek(words, slots, tag, data, at[row], size[row], head)
         if word < 0 and meta[MOVED] < old.size:
             word = seek(words, old, tag, data, at[row], size[row], head)[0]
@@ -118,7 +136,10 @@ def judge_scopes(
             word = put(words, slots, meta, slot, tag, data, at[row], size[row], head)
             words[word + 1] = number
             if epoch_at > 0:
-                words[word + epoch_at] = epoch[row]
+                words[word + epoch_at] = epoch[row, 0]
+            if left_at > 0:
+                words[word + epoch_at + 1] = epoch[row, 1]
+                words[word + left_at] = 0
             if window_at > 0:
                 words[word + window_at] = 0
             verdict[row] = 0
@@ -130,12 +151,28 @@ def judge_scopes(
         if epoch_at > 0:
             held = words[word + epoch_at]
             before_epoch[row] = held
-            if epoch[row] != held:
-                if epoch[row] < held:
+            own = epoch[row, 0]
+            if own != held or (left_at > 0 and epoch[row, 1] != words[word + epoch_at + 1]):
+                if left_at == 0:
+                    late = own < held
+                else:
+                    taken = words[word + left_at] - 1
+                    late = taken >= 0 and was_left(pool[taken], own, epoch[row, 1])
+                if late:
                     verdict[row] = 2
                     continue
+                if left_at > 0:
+                    if taken < 0:
+                        if rows_free(pool, meta) == 0:
+                            meta[WANT] = POOL
+                            return row
+                        taken = take_row(meta, free)
+                        pool[taken, 0] = np.uint64(0)
+                        words[word + left_at] = taken + 1
+                    leave(pool[taken], held, words[word + epoch_at + 1])
+                    words[word + epoch_at + 1] = epoch[row, 1]
                 words[word + 1] = number
-                words[word + epoch_at] = epoch[row]
+                words[word + epoch_at] = own
                 if window_at > 0:
                     if words[word + window_at] < 0:
                         give_row(meta, free, words[word + window_at])
@@ -146,9 +183,12 @@ def judge_scopes(
         if number == mark:
             verdict[row] = 1
             continue
-        if number > mark:
+        later = is_later(number, mark, wraps)
+        distance = np.uint64(number) - np.uint64(mark) if later else np.uint64(mark) - np.uint64(number)
+        if later != (number > mark):
+            distance += np.uint64(wraps)
+        if later:
             if window_at > 0:
-                distance = np.uint64(number) - np.uint64(mark)
                 state = words[word + window_at]
                 if distance > window:
                     if state < 0:
@@ -158,21 +198,22 @@ def judge_scopes(
                     words[word + window_at] = min(state + 1, np.int64(window))
                 else:
                     if state >= 0:
-                        if not row_free(pool, meta):
+                        if rows_free(pool, meta) == 0:
                             meta[WANT] = POOL
                             return row
                         taken = take_row(meta, free)
-                        unfold(pool[taken], np.uint64(mark), state)
+                        unfold(pool[taken, :ring], np.uint64(mark), state)
                         state = -taken - 1
                         words[word + window_at] = state
-                    if advance(pool[-state - 1], np.uint64(mark), np.int64(distance), np.int64(window)):
+                    if advance(pool[-state - 1, :ring], np.uint64(mark), np.int64(distance), np.int64(window)):
                         give_row(meta, free, state)
                         words[word + window_at] = np.int64(window)
+                    elif number < mark:
+                        turn(pool[-state - 1, :ring], wraps)
             words[word + 1] = number
             verdict[row] = 0
             stain(words, meta, dirty, word)
             continue
-        distance = np.uint64(mark) - np.uint64(number)
         if distance > window:
             verdict[row] = 2
             continue
@@ -185,18 +226,18 @@ def judge_scopes(
             if below == state + 1:
                 words[word + window_at] = below
             else:
-                if not row_free(pool, meta):
+                if rows_free(pool, meta) == 0:
                     meta[WANT] = POOL
                     return row
                 taken = take_row(meta, free)
-                unfold(pool[taken], np.uint64(mark), state)
-                remember(pool[taken], np.uint64(mark), below)
+                unfold(pool[taken, :ring], np.uint64(mark), state)
+                remember(pool[taken, :ring], np.uint64(mark), below)
                 words[word + window_at] = -taken - 1
         else:
-            if holds(pool[-state - 1], np.uint64(number)):
+            if holds(pool[-state - 1, :ring], np.uint64(mark) - distance):
                 verdict[row] = 1
                 continue
-            remember(pool[-state - 1], np.uint64(mark), np.int64(distance))
+            remember(pool[-state - 1, :ring], np.uint64(mark), np.int64(distance))
         verdict[row] = 0
         stain(words, meta, dirty, word)
     return rows

@@ -17,6 +17,8 @@ import numpy as np
 
 from processor.engine.bytes.arrays import grown
 from processor.engine.watermark import scope_arrays, scope_codec, scope_kernels
+from processor.engine.watermark.dropped import raise_floors
+from processor.engine.watermark.left_epochs import LEFT_WORDS
 from processor.engine.watermark.reorder_window import ring_bits
 from processor.engine.watermark.scope_arrays import (
     COUNT,
@@ -49,6 +51,8 @@ NEARLY = 0.9
 """Share of the limit from which on the next slots are zeroed. That is what costs when 128 MiB are taken into
 use, so it is done ahead, `ZEROES` slots a record: 2 / (0.7 * 0.1) = 29 would do."""
 ZEROES = 32
+FLOORS = 1_024
+"""16 KB. More scopes share them, and less of what is dropped is looked at after a start."""
 MOST_WORDS = 2**32 - 2
 """A slot has 32 bits for a word's number: 32 GiB of scopes a partition."""
 
@@ -75,13 +79,15 @@ class ScopeJudgement:
         verdict: uint8[n], `Verdict` values.
         known: bool[n]; False where the record was the first of its scope, or not judged.
         watermark: int64[n]; 0 where not known.
-        epoch: int64[n]; 0 where not known, or where the definition has none.
+        epoch: int64[n]; 0 where not known, or where the definition has none; of a hash the first word.
+        tag: uint32[n], hashes of their scopes; 0 where not judged.
     """
 
     verdict: NDArray[np.uint8]
     known: NDArray[np.bool_]
     watermark: NDArray[np.int64]
     epoch: NDArray[np.int64]
+    tag: NDArray[np.uint32]
 
 
 class ScopeTable:
@@ -90,18 +96,39 @@ class ScopeTable:
     Args:
         seed: 16 bytes for the hash; secret, new in each process: nobody can choose keys that collide.
         epoch: Whether scopes have one.
+        changes: Whether epochs have no order, and only differ.
         window: Numbers below the watermark that are remembered one by one.
+        wraps: Where numbers begin again, above twice the window; 0: nowhere.
         hash_bits: For tests: with 0 all scopes collide.
     """
 
-    def __init__(self, seed: bytes, *, epoch: bool, window: int, hash_bits: int = 32) -> None:
+    def __init__(
+        self,
+        seed: bytes,
+        *,
+        epoch: bool,
+        window: int,
+        changes: bool = False,
+        wraps: int = 0,
+        hash_bits: int = 32,
+    ) -> None:
         if sys.byteorder != "little":
             raise NotImplementedError("scopes are kept as little-endian words")
         self._key = np.append(np.frombuffer(seed, np.uint64), np.uint64((1 << hash_bits) - 1))
-        window_at = (2 + epoch) if window else 0
-        self._layout = np.array([2 + epoch + bool(window), 2 if epoch else 0, window_at, window], np.int64)
-        self.window = window
-        self._row_words = 1 + ring_bits(window) // 64
+        window_at = 2 + epoch + 2 * changes
+        self._layout = np.array(
+            [
+                window_at + bool(window),
+                2 if epoch else 0,
+                4 if changes else 0,
+                window_at if window else 0,
+                window,
+                wraps,
+            ],
+            np.int64,
+        )
+        self.window, self.wraps, self.unordered = window, wraps, changes
+        self._row_words = max(1 + int(ring_bits(window)) // 64 if window else 0, LEFT_WORDS if changes else 0)
         self.clear()
 
     def clear(self) -> None:
@@ -114,7 +141,7 @@ class ScopeTable:
         self._zeroed = 0
         self._dirty: NDArray[np.uint32] = np.zeros(0, np.uint32)
         self._unsaved: NDArray[np.uint32] = np.zeros(0, np.uint32)
-        rows = FIRST_ROWS if self._layout[scope_arrays.W] else 0
+        rows = FIRST_ROWS if self._row_words else 0
         self._pool = np.zeros((rows, self._row_words), np.uint64)
         self._free = np.zeros(rows, np.int64)
         self._meta[LIMIT] = int(FULL * FIRST_SLOTS)
@@ -155,7 +182,8 @@ class ScopeTable:
             at: int64[n], where each begins.
             size: int64[n], its bytes.
             sequence: int64[n].
-            epoch: int64[n]; any array where scopes have none.
+            epoch: int64[n], or of those that only differ int64[n, 2], their hashes; any array where scopes have
+                none.
             fault: uint8[n], `Fault` codes; a record with one changes nothing.
         """
         rows = int(sequence.size)
@@ -164,6 +192,7 @@ class ScopeTable:
             np.empty(rows, np.bool_),
             np.empty(rows, np.int64),
             np.empty(rows, np.int64),
+            np.empty(rows, np.uint32),
         )
         self._dirty = grown(self._dirty, int(self._meta[DIRTIED]) + rows, GROWTH)
         self._move(rows)
@@ -178,13 +207,14 @@ class ScopeTable:
                     at,
                     size,
                     sequence,
-                    epoch,
+                    epoch if epoch.ndim == 2 else epoch[:, None],
                     fault,
                     row,
                     judged.verdict,
                     judged.known,
                     judged.watermark,
                     judged.epoch,
+                    judged.tag,
                 )
                 if row < rows:
                     self._make_room(int(size[row]), rows - row)
@@ -300,6 +330,13 @@ class ScopeTable:
         out = np.empty(most, np.uint32)
         count, after = scope_kernels.sweep(self._words, start, stop, int(self._layout[scope_arrays.HEAD]), out)
         return out[:count], int(after)
+
+    def floors(self) -> NDArray[np.int64]:
+        """Return up to where numbers have passed, as `processor.engine.watermark.dropped` has it."""
+        found = np.full((FLOORS if len(self) else 0, 2), np.iinfo(np.int64).min)
+        for slots in (self._slots, self._old):
+            raise_floors(found, self._words, slots, self._layout)
+        return found
 
     def all(self) -> NDArray[np.uint32]:
         """Return all scopes, for `encode`."""

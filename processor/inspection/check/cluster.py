@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from processor.config.near import near
-from processor.errors import Problem, SeqmarkError, StopError
+from processor.errors import SeqmarkError, StopError
+from processor.inspection.findings import Level
 from processor.kafka.topics.ensure import (
     UnreachableError,
     UnresolvedError,
@@ -14,17 +14,18 @@ from processor.kafka.topics.ensure import (
     ensure,
     topic_names,
 )
-from processor.kafka.topics.plan import MARKED
 from processor.kafka.topics.writers import other_writers
 from processor.ops.status_text import count
 from processor.reset.changed import changed
+from schemas.near import near
 
 if TYPE_CHECKING:
-    from processor.inspection.check.findings import Findings
+    from processor.inspection.findings import Findings
     from processor.kafka.topics.plan import ClusterPlan
     from schemas.config import Settings
 
 KEY = "kafka.bootstrap_servers"
+BROKER, TOPICS = "broker", "topics"
 UNCHECKED = "the topics were not checked, nor what the changelogs hold"
 
 
@@ -48,13 +49,12 @@ def check_cluster(settings: Settings, found: Findings, *, require_broker: bool) 
     except (UnreachableError, UnresolvedError) as error:
         # A broker may be down for a while; a name that nobody knows is a mistake in it, or here.
         wrong = require_broker or isinstance(error, UnresolvedError)
-        into = found.problems if wrong else found.warnings
-        into.append(Problem(KEY, f"{UNCHECKED}: {error}"))
+        (found.problem if wrong else found.warning)(BROKER, KEY, f"{UNCHECKED}: {error}")
         return None
     except StopError as error:
-        found.problems.append(Problem("kafka", str(error)))
+        found.problem(BROKER, "kafka", str(error))
         return None
-    found.fine(KEY, f"brokers answer at {settings.kafka.bootstrap_servers}")
+    found.ok(BROKER, KEY, f"brokers answer at {settings.kafka.bootstrap_servers}")
     _pipelines(settings, plan, found)
     _aggregates(settings, plan, names, found)
     if not found.problems:
@@ -72,24 +72,21 @@ async def _look(settings: Settings) -> tuple[ClusterPlan, list[str]]:
 
 
 def _pipelines(settings: Settings, plan: ClusterPlan, found: Findings) -> None:
-    found.problems.extend(plan.problems)
-    found.warnings.extend(plan.warnings)
-    for each in plan.missing:
-        what = f"{each.purpose} of pipeline {each.pipeline} does not exist"
-        if settings.worker.create_topics:
-            found.note(
-                each.topic, f"{what}; the worker will create it with {count(each.partitions, 'partition')}"
-            )
-        elif each.purpose not in MARKED:
-            message = f"{what}: create it with `seqmark topics`, or set worker.create_topics"
-            found.problems.append(Problem(each.topic, message))
-    if not settings.worker.create_topics:
-        found.warnings.extend(plan.unmarked)
+    found.add(TOPICS, Level.PROBLEM, plan.problems)
+    found.add(TOPICS, Level.WARNING, plan.warnings)
+    if settings.worker.create_topics:
+        for each in plan.missing:
+            what = f"{each.purpose} of pipeline {each.pipeline} does not exist"
+            parts = count(each.partitions, "partition")
+            found.note(TOPICS, each.topic, f"{what}; the worker will create it with {parts}")
+    else:
+        found.add(TOPICS, Level.PROBLEM, plan.absent)
+        found.add(TOPICS, Level.WARNING, plan.unmarked)
     said = {problem.key for problem in (*plan.problems, *plan.warnings)}
     for each in plan.topics:
         if each.exists and each.topic not in said:
             parts = count(each.partitions, "partition")
-            found.fine(each.topic, f"{each.purpose} of pipeline {each.pipeline}, {parts}")
+            found.ok(TOPICS, each.topic, f"{each.purpose} of pipeline {each.pipeline}, {parts}")
 
 
 def _aggregates(settings: Settings, plan: ClusterPlan, names: list[str], found: Findings) -> None:
@@ -110,17 +107,19 @@ def _aggregates(settings: Settings, plan: ClusterPlan, names: list[str], found: 
         for name, topic, known, does, right in looked_at:
             key = f"aggregates.{index}.{name}"
             if topic in there:
-                found.fine(key, f"{topic} is there")
+                found.ok(TOPICS, key, f"{topic} is there")
             elif topic not in known:
                 meant = near(topic, sorted(known)) or near(topic, names)
                 hint = f"did you mean {meant}?" if meant else f"no record will come: name {right}"
-                found.warn(key, f"no pipeline of this config {does} {topic}, and it does not exist; {hint}")
+                found.warn_once(
+                    TOPICS, key, f"no pipeline of this config {does} {topic}, and it does not exist; {hint}"
+                )
 
 
 def _changelogs(settings: Settings, found: Findings) -> None:
     """Warn of each pipeline whose state was made by other rules than its config has now."""
     try:
         for problem in asyncio.run(changed(settings)):
-            found.warn(problem.key, problem.message)
+            found.warn_once(TOPICS, problem.key, problem.message)
     except SeqmarkError as error:
-        found.warn(KEY, f"the changelogs were not looked at: {error}")
+        found.warn_once(BROKER, KEY, f"the changelogs were not looked at: {error}")

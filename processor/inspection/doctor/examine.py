@@ -2,35 +2,46 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from typing import TYPE_CHECKING
 
-from processor.errors import StopError
-from processor.inspection.doctor import quotas, rights, transaction
-from processor.inspection.doctor.machine import try_machine
-from processor.inspection.doctor.network import NO_CONNECTION, Reached, Way, judge_versions, not_gone
-from processor.inspection.doctor.rows import Trials
+from processor.broker.java import find_java
+from processor.errors import BrokerError, StopError
+from processor.inspection.doctor import rights, transaction
+from processor.inspection.doctor.network import NO_CONNECTION, go, judge_versions, not_gone
+from processor.inspection.findings import Findings
 from processor.kafka.addresses import host_of
 from processor.kafka.client import TopicPartition, open_client
 from processor.kafka.options import client_options
 from processor.kafka.protocol.greeting import CLIENT_ID
+from processor.kafka.protocol.refusal import Approach
 from processor.kafka.topics.plan import changelog_topic, names
+from processor.ops.extras import MODULES, install, missing
+from processor.ops.status_text import size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
     from typing import Any
 
     from processor.kafka.client import Client
     from schemas.config import Settings
 
 
-async def examine(settings: Settings) -> Trials:
+MACHINE = "machine"
+LEAST_FREE_BYTES = 1_000_000_000
+"""About 40 million ids; a state folder that is full stops the worker."""
+
+
+async def examine(settings: Settings) -> Findings:
     """Try it and return all rows.
 
     Raises:
         ConfigError: Files of certificates or keys are wrong.
     """
     options = client_options(settings.kafka)
-    trials = Trials()
+    trials = Findings()
     reached = await _bootstrap(settings, options, trials)
     exactly_once = settings.worker.guarantee == "exactly_once"
     if reached is None:
@@ -47,20 +58,23 @@ async def examine(settings: Settings) -> Trials:
     return trials
 
 
-async def _bootstrap(settings: Settings, options: Mapping[str, Any], trials: Trials) -> Reached | None:
+async def _bootstrap(settings: Settings, options: Mapping[str, Any], trials: Findings) -> Approach | None:
     """Go to each address of the config; returns what the first that answers has led to."""
     addresses = settings.kafka.bootstrap_servers.split(",")
     found = None
     for address in addresses:
-        way = Way(settings.kafka, options, host_of(address), int(address.rpartition(":")[2]))
-        reached = await way.go(trials, "bootstrap", only=len(addresses) == 1)
+        host, port = host_of(address), int(address.rpartition(":")[2])
+        way = Approach(settings.kafka, options, host, port)
+        reached = await go(way, trials, f"bootstrap {host}:{port}", only=len(addresses) == 1)
         found = found or reached
     if found is None and len(addresses) > 1:
         trials.problem("network", "any bootstrap address", "none leads to a broker", "see the rows above")
     return found
 
 
-async def _advertised(settings: Settings, options: Mapping[str, Any], reached: Reached, trials: Trials) -> bool:
+async def _advertised(
+    settings: Settings, options: Mapping[str, Any], reached: Approach, trials: Findings
+) -> bool:
     """Go to each address that the brokers name for themselves; whether any broker answers at its own."""
     known = set(settings.kafka.bootstrap_servers.replace(" ", "").split(","))
     answers = False
@@ -68,17 +82,17 @@ async def _advertised(settings: Settings, options: Mapping[str, Any], reached: R
         if f"{host}:{port}" in known:
             answers = True  # or another one does by which we came
             continue
-        way = Way(settings.kafka, options, host, port).advertised_by(node)
-        answers |= await way.go(trials, f"broker {node} at", only=True) is not None
+        way, label = Approach(settings.kafka, options, host, port), f"broker {node} at {host}:{port}"
+        answers |= await go(way, trials, label, only=True, node=node) is not None
     return answers
 
 
-async def _connected(settings: Settings, trials: Trials) -> None:
+async def _connected(settings: Settings, trials: Findings) -> None:
     try:
         async with open_client(settings.kafka, CLIENT_ID, names(settings)) as client:
             await rights.try_rights(client, settings, trials)
             await rights.try_ids(client, settings, trials)
-            await quotas.try_quotas(client, settings, trials)
+            await rights.try_quotas(client, settings, trials)
             await rights.try_topics(settings, trials)
             await _transact(client, settings, trials)
     except StopError as error:
@@ -86,7 +100,7 @@ async def _connected(settings: Settings, trials: Trials) -> None:
         _not_connected(settings, trials, str(error))
 
 
-async def _transact(client: Client, settings: Settings, trials: Trials) -> None:
+async def _transact(client: Client, settings: Settings, trials: Findings) -> None:
     if settings.worker.guarantee != "exactly_once":
         transaction.not_tried(settings, trials, "guarantee is at_least_once")
         return
@@ -98,7 +112,57 @@ async def _transact(client: Client, settings: Settings, trials: Trials) -> None:
     await transaction.try_transaction(client, settings, next(iter(changelogs), None), trials)
 
 
-def _not_connected(settings: Settings, trials: Trials, why: str) -> None:
+def _not_connected(settings: Settings, trials: Findings, why: str) -> None:
     rights.not_tried(settings, trials, why)
-    trials.not_tried(quotas.PART, quotas.TRIED, why)
+    trials.not_tried(rights.PART, rights.QUOTAS, why)
     transaction.not_tried(settings, trials, why)
+
+
+# -------------------------------------------------------------------- this machine
+
+
+def try_machine(settings: Settings, trials: Findings) -> None:
+    """Note what is there and what is missing."""
+    _try_folder(settings.worker.state_dir, trials)
+    _try_java(settings, trials)
+    _try_extras(settings, trials)
+
+
+def _try_folder(folder: Path, trials: Findings) -> None:
+    tried = f"worker.state_dir {folder}"
+    there = folder.absolute()
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        why = f"{there} is no folder" if not there.is_dir() else f"this user cannot write to {there}"
+        trials.problem(MACHINE, tried, why, "set worker.state_dir to a folder that this user can write to")
+        return
+    free = shutil.disk_usage(there).free
+    says = f"{size(free)} free" + ("" if there == folder.absolute() else ", not made yet")
+    if free < LEAST_FREE_BYTES:
+        trials.warning(MACHINE, tried, says, "make room: a worker stops where the disk is full")
+    else:
+        trials.ok(MACHINE, tried, says)
+
+
+def _try_java(settings: Settings, trials: Findings) -> None:
+    tried = "Java, for Spark and the embedded broker"
+    try:
+        java = find_java()
+    except BrokerError as error:
+        if settings.aggregates:
+            trials.problem(MACHINE, tried, str(error), "install a JDK 17 or 21, or set JAVA_HOME")
+        else:
+            trials.ok(MACHINE, tried, f"{error} A worker needs none")
+    else:
+        trials.ok(MACHINE, tried, f"Java {java.major}: {java.path}")
+
+
+def _try_extras(settings: Settings, trials: Findings) -> None:
+    lacking = missing(*MODULES)
+    installed = [extra for extra in MODULES if extra not in lacking]
+    tried, says = "optional extras", f"installed: {', '.join(installed) or 'none'}"
+    if "spark" in lacking and settings.aggregates:
+        trials.problem(MACHINE, tried, says, f"`seqmark aggregate` {install(['spark'])}")
+    else:
+        trials.ok(MACHINE, tried, says + (f"; not installed: {', '.join(lacking)}" if lacking else ""))

@@ -6,9 +6,9 @@ name: whoever connects is sent there, and a listener that only the broker's own 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from processor.kafka.protocol.refusal import SOON, Approach, Refused
+from processor.kafka.protocol.refusal import SOON, STEPS, Approach, Refused
 from processor.kafka.protocol.requests import (
     DescribeTransactionsRequest,
     FetchByIdRequest,
@@ -18,86 +18,54 @@ from processor.kafka.protocol.requests import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from processor.inspection.doctor.rows import Trials
-    from schemas.config import Kafka
+    from processor.inspection.findings import Findings
 
 NETWORK, BROKER = "network", "broker"
 NO_CONNECTION = "no connection"
-_STEPS = ("name", "connection", "TLS", "Kafka's versions", "credentials")
+_ADVERTISED = (
+    "; broker {} names this address (advertised.listeners), and clients are sent there: have it name one that "
+    "this machine can reach"
+)
 
 
-class Reached(NamedTuple):
-    """What a way to a broker has led to.
+async def go(
+    approach: Approach, trials: Findings, label: str, *, only: bool, node: int | None = None
+) -> Approach | None:
+    """Go the way to an address, and note each step; None where it leads to no broker that answers.
 
-    Attributes:
-        brokers: Number, host and port of all brokers, as this one names them.
-        versions: By API key, lowest and highest.
+    Args:
+        approach: The way.
+        trials: Where it is noted.
+        label: What the address is, for the rows.
+        only: Whether there is no other way.
+        node: The number of the broker that names this address; None: the config does.
     """
-
-    brokers: list[tuple[int, str, int]]
-    versions: Mapping[int, tuple[int, int]]
-
-
-class Way:
-    """The way to one address."""
-
-    def __init__(self, kafka: Kafka, options: Mapping[str, Any], host: str, port: int) -> None:
-        self._encrypted = kafka.security_protocol.endswith("SSL")
-        self._address = f"{host}:{port}"
-        self._approach = Approach(kafka, options, host, port)
-        self._advertised = ""
-
-    def advertised_by(self, node: int) -> Way:
-        """Say in what is advised that this address is what a broker names."""
-        self._advertised = (
-            f"; broker {node} names this address (advertised.listeners), and clients are sent there: have it "
-            "name one that this machine can reach"
-        )
-        return self
-
-    async def go(self, trials: Trials, label: str, *, only: bool) -> Reached | None:
-        """Go it, and note each step; None where it does not lead to a broker that answers.
-
-        Args:
-            trials: Where it is noted.
-            label: What the address is, for the rows.
-            only: Whether there is no other way.
-        """
-        approach = self._approach
-        steps = {
-            "name": approach.name,
-            "connection": approach.connection,
-            "TLS": approach.tls if self._encrypted else None,
-            "Kafka's versions": approach.kafka,
-            "credentials": approach.credentials,
-        }
-        failed = ""
-        for step, take in steps.items():
-            tried = f"{step}: {label} {self._address}"
-            if take is None:
-                continue
-            if failed:
-                trials.not_tried(NETWORK, tried, f"{failed} failed")
-                continue
-            found = await take()
-            if isinstance(found, Refused):
-                trials.fails(NETWORK, tried, found.says, found.advice + self._advertised, only=only)
-                failed = step
-            elif step == "TLS" and found.startswith(SOON):
-                trials.warning(NETWORK, tried, found.removeprefix(SOON), "have the certificate renewed")
-            else:
-                trials.ok(NETWORK, tried, found)
-        return None if failed else Reached(approach.brokers, approach.versions)
+    advice = "" if node is None else _ADVERTISED.format(node)
+    failed = ""
+    for step, take in approach.steps():
+        tried = f"{step}: {label}"
+        if failed:
+            trials.not_tried(NETWORK, tried, f"{failed} failed")
+            continue
+        found = await take()
+        if isinstance(found, Refused):
+            trials.fails(NETWORK, tried, found.says, found.advice + advice, only=only)
+            failed = step
+        elif step == "TLS" and found.startswith(SOON):
+            trials.warning(NETWORK, tried, found.removeprefix(SOON), "have the certificate renewed")
+        else:
+            trials.ok(NETWORK, tried, found)
+    return None if failed else approach
 
 
-def not_gone(trials: Trials, label: str, *, tls: bool) -> None:
+def not_gone(trials: Findings, label: str, *, tls: bool) -> None:
     """Note that no way could be gone to ``label``."""
-    for step in _STEPS:
+    for step in STEPS:
         if step != "TLS" or tls:
             trials.not_tried(NETWORK, f"{step}: {label}", NO_CONNECTION)
 
 
-def judge_versions(trials: Trials, versions: Mapping[int, tuple[int, int]], *, exactly_once: bool) -> None:
+def judge_versions(trials: Findings, versions: Mapping[int, tuple[int, int]], *, exactly_once: bool) -> None:
     """Note whether the broker knows the requests that a worker makes."""
     tried = "least version, Kafka 3.0"
     if _knows(versions, DescribeTransactionsRequest):

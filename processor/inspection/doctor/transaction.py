@@ -20,7 +20,7 @@ from processor.kafka.transactions.coordinator import Coordinator
 from processor.ops.status_text import duration
 
 if TYPE_CHECKING:
-    from processor.inspection.doctor.rows import Trials
+    from processor.inspection.findings import Findings
     from processor.kafka.client import Client
     from schemas.config import Settings
 
@@ -44,7 +44,7 @@ def doctors_id(settings: Settings) -> str:
 
 
 async def try_transaction(
-    client: Client, settings: Settings, changelog: TopicPartition | None, trials: Trials
+    client: Client, settings: Settings, changelog: TopicPartition | None, trials: Findings
 ) -> None:
     """Note whether transactions work, and how far the clocks are apart; ``changelog`` is a partition of one."""
     name = doctors_id(settings)
@@ -89,22 +89,22 @@ async def _taken(coordinator: Coordinator) -> None:
         await asyncio.sleep(PAUSE_S)
 
 
-def not_tried(settings: Settings, trials: Trials, why: str) -> None:
+def not_tried(settings: Settings, trials: Findings, why: str) -> None:
     """Note that nothing of it could be tried."""
     trials.not_tried(PART, f"InitProducerId of {doctors_id(settings)}", why)
     _not_ended(trials, why)
 
 
-def _not_ended(trials: Trials, why: str) -> None:
+def _not_ended(trials: Findings, why: str) -> None:
     trials.not_tried(PART, "an aborted transaction on a changelog", why)
     _clock_not_tried(trials, why)
 
 
-def _clock_not_tried(trials: Trials, why: str) -> None:
+def _clock_not_tried(trials: Findings, why: str) -> None:
     trials.not_tried(PART, "clock difference to the broker", why)
 
 
-def _clock(trials: Trials, marker_s: float | None, began_s: float, ended_s: float) -> None:
+def _clock(trials: Findings, marker_s: float | None, began_s: float, ended_s: float) -> None:
     tried = "clock difference to the broker"
     if marker_s is None:
         _clock_not_tried(trials, "the abort marker was not seen")

@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from processor.config.near import nearest
 from processor.errors import ConfigError, Problem
-from processor.inspection.explain.story import RecordRef
 from processor.kafka.topics.plan import INTERNAL, MARKED, Purpose, topics_of
+from processor.wire.receipt_values import RecordRef
+from schemas.near import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

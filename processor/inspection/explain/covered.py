@@ -11,8 +11,8 @@ from processor.verify.noted import read_note
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from processor.inspection.explain.story import RecordRef
     from processor.verify.noted import CertificateNote
+    from processor.wire.receipt_values import RecordRef
     from schemas.changelog.position import Position
     from schemas.config import Pipeline, Settings
 

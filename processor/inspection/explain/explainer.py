@@ -27,8 +27,8 @@ from processor.kafka.topics.plan import Purpose, marked, names
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
-    from processor.inspection.explain.story import RecordRef
     from processor.kafka.client import Client
+    from processor.wire.receipt_values import RecordRef
     from schemas.config import Settings
 
 
@@ -67,11 +67,6 @@ class Explainer:
                 yield explainer
             finally:
                 explainer.close()
-
-    @property
-    def fetches(self) -> int:
-        """How many fetches were sent."""
-        return self._log.fetches
 
     def close(self) -> None:
         """Leave what is on its way; the client stays open."""

@@ -1,27 +1,34 @@
-"""Finds the record that had passed, which a dropped or colliding one was compared with."""
+"""Finds the record that had passed, which a dropped or colliding one was compared with, and how both differ."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from processor.errors import StopError
-from processor.inspection.explain.lookup.differences import differences
-from processor.inspection.explain.lookup.entries import receipt_at
 from processor.inspection.explain.lookup.eras import noun
 from processor.inspection.explain.lookup.evidence import Carrier
 from processor.inspection.explain.lookup.log import shown
-from processor.inspection.explain.story import Outcome, PassedOwner, RecordRef
+from processor.inspection.explain.story import Outcome, PassedOwner
+from processor.judges.ids import json_rules_of
+from processor.pipeline.complaints import parsed
+from processor.wire.receipt_values import RecordRef
 
 if TYPE_CHECKING:
+    from processor.engine.extract.json_matches import JsonRules
     from processor.inspection.explain.case import SourceCase
-    from processor.inspection.explain.lookup.entries import SaidReceipt
     from processor.inspection.explain.records import RecordFinder
-    from processor.inspection.explain.story import JudgedBy, Story
+    from processor.inspection.explain.story import JudgedBy, ShownRecord, Story
     from processor.kafka.offsets import Bounds
+    from processor.wire.receipt_values import ReceiptValue
     from schemas.changelog.position import Origin
     from schemas.config import Pipeline
 
+MOST_NAMED = 20
+"""Fields; of more it is said how many there are."""
+MOST_COMPARED_BYTES = 4 * 1024 * 1024
+_MOST_LEAVES = 100_000
+_ABSENT = object()
 _COMPARED = {Outcome.DUPLICATE, Outcome.LATE, Outcome.COLLISION}
 
 
@@ -35,7 +42,7 @@ class OwnerFinder:
 
     records: RecordFinder
 
-    async def find(self, story: Story, case: SourceCase, receipt: SaidReceipt | None) -> None:
+    async def find(self, story: Story, case: SourceCase, receipt: ReceiptValue | None) -> None:
         """Put the owner into a story; ``receipt`` is the record's, None where it has none.
 
         Raises:
@@ -53,7 +60,7 @@ class OwnerFinder:
         elif receipt is None:
             story.owner = await self._same_id(story)
         else:
-            story.owner = PassedOwner(note="filters without confirmation do not know which record had passed")
+            story.owner = PassedOwner(note="Bloom filters do not know which record had passed")
 
     async def _times(self, story: Story, case: SourceCase) -> None:
         """Note what the clock read, as far as it follows."""
@@ -101,7 +108,8 @@ class OwnerFinder:
             note = str(error)
         if clean is None and not note:
             note = await self._elsewhere(other)
-        differs = None if story.record is None else differences(story.record, record)
+        rules = json_rules_of(case.pipeline.dedup)
+        differs = None if story.record is None else differences(story.record, record, rules)
         return PassedOwner(ref, record=record, clean=clean, differs=differs, note=note)
 
     async def _elsewhere(self, case: SourceCase) -> str:
@@ -115,10 +123,11 @@ class OwnerFinder:
         return f"it passed to {noun('sink', why)}" if why else ""
 
     async def _was_dropped(self, case: SourceCase) -> bool:
-        """Whether a run before that of now says that it dropped a record."""
-        found = [] if case.is_judged else await self.records.earlier(case, surely=True)
-        said = [receipt_at(entry.columns, entry.row) for each, entry in found if each.outcome in _COMPARED]
-        return any(each is not None and not each.passed for each in said)
+        """Whether a receipt says that a record was dropped, or would have been if nobody had only observed."""
+        if case.is_judged:
+            return await self.records.receipt(case) is not None
+        found = await self.records.earlier(case, surely=True)
+        return any(each.outcome in _COMPARED for each, _ in found)
 
     async def _carrier(self, story: Story, case: SourceCase) -> PassedOwner:
         """Return the record that carried the number which a receipt names, in the same scope."""
@@ -135,12 +144,16 @@ class OwnerFinder:
 
         async def passed(offset: int) -> bool | None:
             said = await finder.passed(case, offset) if offset >= case.low else None
+            if said is False:
+                return False
+            other = await finder.case(
+                case.pipeline, RecordRef(case.source.topic, case.source.partition, offset)
+            )
+            if await self._was_dropped(other):
+                return False
             if said is None:
-                other = await finder.case(
-                    case.pipeline, RecordRef(case.source.topic, case.source.partition, offset)
-                )
                 said = await finder.standing(other) is not None
-                if not said and await self._elsewhere(other) and not await self._was_dropped(other):
+                if not said and await self._elsewhere(other):
                     return None
             return said
 
@@ -172,3 +185,59 @@ class OwnerFinder:
             return None
         # No receipt names the watermark: without a reorder window the last that passed carried it.
         return Carrier(grounds.sequence, grounds.epoch, late, grounds.scope, above=True)
+
+
+def differences(one: ShownRecord, other: ShownRecord, rules: JsonRules) -> tuple[str, ...]:
+    """Return in what two records differ, their timestamps aside; empty: they have the same bytes."""
+    found = ["key"] if one.key != other.key else []
+    if one.value != other.value:
+        found += _of_values(one.value, other.value, rules)
+    if one.headers != other.headers:
+        found += _of_headers(dict(one.headers), dict(other.headers))
+    if len(found) > MOST_NAMED:
+        found = [*found[:MOST_NAMED], f"and {len(found) - MOST_NAMED:,} more"]
+    return tuple(found)
+
+
+def _of_headers(one: dict[bytes, bytes | None], other: dict[bytes, bytes | None]) -> list[str]:
+    """Return the headers that differ; of several of one name the last counts."""
+    names = [
+        name for name in dict.fromkeys([*one, *other]) if one.get(name, _ABSENT) != other.get(name, _ABSENT)
+    ]
+    return [f"header {name.decode(errors='backslashreplace')}" for name in names] or [
+        "order or number of headers"
+    ]
+
+
+def _of_values(one: bytes | None, other: bytes | None, rules: JsonRules) -> list[str]:
+    if one is None or other is None or max(len(one), len(other)) > MOST_COMPARED_BYTES:
+        return ["value"]
+    try:
+        left, right = _leaves(parsed(one, rules)), _leaves(parsed(other, rules))
+    except (ValueError, RecursionError):
+        return ["value"]
+    names = [at for at in dict.fromkeys([*left, *right]) if left.get(at, _ABSENT) != right.get(at, _ABSENT)]
+    before = "" if one[:1] == other[:1] == b"{" else "what stands before it, "
+    return names or [f"value ({before}the order of its members, or its spaces)"]
+
+
+def _leaves(value: Any) -> dict[str, Any]:
+    """Return the leaves of a value by their pointers; of numbers and booleans also of which type they are."""
+    found: dict[str, Any] = {}
+    left: list[tuple[str, Any]] = [("", value)]
+    while left:
+        at, each = left.pop()
+        if isinstance(each, dict) and each:
+            left += [(f"{at}/{_escaped(name)}", below) for name, below in reversed(each.items())]
+        elif isinstance(each, list) and each:
+            left += [(f"{at}/{number}", below) for number, below in reversed(list(enumerate(each)))]
+        else:
+            found[at or "value"] = type(each), each
+        if len(found) + len(left) > _MOST_LEAVES:
+            raise ValueError
+    return found
+
+
+def _escaped(name: str) -> str:
+    # What is no UTF-8 is printed, and written as JSON.
+    return name.replace("~", "~0").replace("/", "~1").encode(errors="backslashreplace").decode()

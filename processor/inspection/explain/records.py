@@ -2,33 +2,34 @@
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from processor.errors import StopError
 from processor.inspection.explain.case import SourceCase
-from processor.inspection.explain.lookup.clean import Asked, Bracket, CleanLog, PassedForm, Sought
-from processor.inspection.explain.lookup.entries import own_quarantined, own_receipts, quarantined, receipt_at
-from processor.inspection.explain.lookup.eras import EraFinder
+from processor.inspection.explain.lookup.clean import Bracket, CleanLog, PassedForm, Sought
+from processor.inspection.explain.lookup.eras import EraFinder, is_to_come
 from processor.inspection.explain.lookup.evidence import EvidenceReader
-from processor.inspection.explain.lookup.finder import EntryFinder, RunOf
+from processor.inspection.explain.lookup.finder import EntryFinder, RunOf, entry_span
 from processor.inspection.explain.lookup.log import Missing, shown
 from processor.inspection.explain.lookup.marked import LATE_MS, MarkLookup
-from processor.inspection.explain.lookup.spans import entry_span
 from processor.inspection.explain.lookup.verdict_lookup import VerdictLookup
-from processor.inspection.explain.story import EarlierAnswer, JudgedBy, Outcome, RecordRef
+from processor.inspection.explain.story import EarlierAnswer, JudgedBy, Outcome
 from processor.kafka.client import TopicPartition
+from processor.wire.quarantine import QuarantineIndex, QuarantineNote, own_quarantined
+from processor.wire.receipt_values import ReceiptValue, RecordRef, own_receipts
 
 if TYPE_CHECKING:
     from processor.engine.batch.columns import Columns
-    from processor.inspection.explain.lookup.entries import SaidQuarantined, SaidReceipt
     from processor.inspection.explain.lookup.facts import FactFinder
+    from processor.inspection.explain.lookup.finder import Entry
     from processor.inspection.explain.lookup.log import LogReader
-    from processor.inspection.explain.lookup.ordered import Entry
     from processor.inspection.explain.story import Story
     from processor.inspection.marks import MarkFrame
     from processor.kafka.client import Client
+    from processor.wire.quarantine import PlacedNote
     from schemas.config import Pipeline, Settings
 
 _TOLD = {Outcome.DUPLICATE, Outcome.LATE, Outcome.COLLISION}
@@ -69,7 +70,7 @@ class RecordFinder:
 
     def forget(self) -> None:
         """Forget what was read."""
-        for each in (self.log, self.facts, self.clean, self.receipts, self.copies, self.marks, self.eras):
+        for each in (self.log, self.facts, self.receipts, self.copies, self.marks, self.eras):
             each.forget()
 
     async def case(self, pipeline: Pipeline, source: RecordRef) -> SourceCase:
@@ -108,31 +109,36 @@ class RecordFinder:
         target = self.reader(pipeline).target(record, source.partition, count)
         return (target,) if target >= 0 else ()
 
-    async def receipt(self, case: SourceCase) -> tuple[RecordRef, SaidReceipt] | None:
-        """Return the receipt or note of a record in the run of now; None: it has none."""
+    async def receipt(
+        self, case: SourceCase, *, anywhere: bool = False
+    ) -> tuple[RecordRef, ReceiptValue] | None:
+        """Return the receipt or note of a record in the run of now, ``anywhere`` its last; None: none."""
         for tp, run in self.runs(case, case.pipeline.duplicates, case.places):
-            span = partial(self._span, case, tp, "duplicates")
+            span = None if anywhere else partial(self._span, case, tp, "duplicates")
             entry = await self.receipts.now(tp, case.facts.bounds[tp], run, case.offset, span)
-            if entry is not None and (said := receipt_at(entry.columns, entry.row)) is not None:
+            if entry is not None and (said := ReceiptValue.at(entry.columns, entry.row)) is not None:
                 return RecordRef(tp.topic, tp.partition, entry.offset), said
         return None
 
-    async def receipt_anywhere(self, case: SourceCase) -> tuple[RecordRef, SaidReceipt] | None:
-        """Return the last receipt of a record in the run of now, by reading all of it."""
-        for tp, run in self.runs(case, case.pipeline.duplicates, case.places):
-            entry = await self.receipts.scanned(tp, case.facts.bounds[tp], run, case.offset)
-            if entry is not None and (said := receipt_at(entry.columns, entry.row)) is not None:
-                return RecordRef(tp.topic, tp.partition, entry.offset), said
-        return None
-
-    async def copy(self, case: SourceCase) -> tuple[RecordRef, SaidQuarantined] | None:
+    async def copy(self, case: SourceCase) -> tuple[RecordRef, QuarantineNote] | None:
         """Return the quarantined copy of a record in the run of now; None: it has none."""
         for tp, run in self.runs(case, case.pipeline.quarantine, self.aside(case)):
             span = partial(self._span, case, tp, "quarantine")
             entry = await self.copies.now(tp, case.facts.bounds[tp], run, case.offset, span)
-            if entry is not None and (said := quarantined(entry.columns, entry.row)) is not None:
+            if entry is not None and (said := QuarantineNote.at(entry.columns, entry.row)) is not None:
                 return RecordRef(tp.topic, tp.partition, entry.offset), said
         return None
+
+    async def redriven(self, case: SourceCase, copy: RecordRef) -> PlacedNote | None:
+        """Return the note that names a copy in quarantine as judged again; None: none does."""
+        tp = TopicPartition(copy.topic, copy.partition)
+        # A redrive writes its notes at the end, however far that is.
+        stop = case.facts.bounds[tp].stable
+        index = QuarantineIndex(case.source.topic, case.source.partition)
+        async with aclosing(self.log.stretches(tp, copy.offset, stop)) as stretches:
+            async for stretch in stretches:
+                index.take_notes(stretch.columns)
+        return next((each for each in index.notes if each.note.names(copy.offset)), None)
 
     async def passed(self, case: SourceCase, offset: int) -> bool | None:
         """Return whether the run of now let a record of the partition pass; None: nothing says it."""
@@ -146,9 +152,10 @@ class RecordFinder:
             said = receipt[1]
             if not said.passed:
                 return False
-            return PassedForm() if said.observed else PassedForm.of(said.grounds.action, said.grounds.new_id)
+            return PassedForm() if said.observed else PassedForm.of(said.action, said.new_id)
         if (copy := await self.copy(other)) is not None:
-            return PassedForm() if copy[1].observed else False
+            again = copy[1].observed or await self.redriven(other, copy[0]) is not None
+            return PassedForm() if again else False
         return (
             None
             if case.pipeline.duplicates is None or other.elsewhere(case.pipeline.duplicates)
@@ -160,7 +167,7 @@ class RecordFinder:
 
         Args:
             case: Of the record.
-            surely: All of them, which takes reading it all once; else at least one, mostly.
+            surely: Also where no marks say where they are, which takes reading it all once.
         """
         found: list[tuple[EarlierAnswer, Entry]] = []
         for topic, finder in (
@@ -168,12 +175,13 @@ class RecordFinder:
             (case.pipeline.quarantine, self.copies),
         ):
             for tp, run in self.runs(case, topic, case.places):
-                limits = case.facts.bounds[tp]
-                for entry in await finder.before(tp, limits, run, case.offset, surely=surely):
+                kind = "duplicates" if finder is self.receipts else "quarantine"
+                spans, limits = partial(self._spans_before, case, kind), case.facts.bounds[tp]
+                for entry in await finder.before(tp, limits, run, case.offset, spans, surely=surely):
                     if not entry.is_about(case.record):
                         continue  # It is about a record of a source that was replaced.
-                    said = receipt_at(entry.columns, entry.row) if finder is self.receipts else None
-                    outcome = Outcome.QUARANTINED if said is None else said.outcome
+                    said = ReceiptValue.at(entry.columns, entry.row) if finder is self.receipts else None
+                    outcome = Outcome.QUARANTINED if said is None else Outcome(said.verdict)
                     found.append(
                         (EarlierAnswer(outcome, RecordRef(tp.topic, tp.partition, entry.offset)), entry)
                     )
@@ -189,15 +197,15 @@ class RecordFinder:
             receipt = await self.receipt(case)
             return await self.place(case, None if receipt is None else self.edited(case, receipt[1]))
         entries = [entry for each, entry in await self.earlier(case, surely=True) if each.outcome in _TOLD]
-        said = receipt_at(entries[0].columns, entries[0].row) if entries else None
+        said = ReceiptValue.at(entries[0].columns, entries[0].row) if entries else None
         return await self.place_before(case, said)
 
-    async def place_before(self, case: SourceCase, said: SaidReceipt | None) -> RecordRef | None:
+    async def place_before(self, case: SourceCase, said: ReceiptValue | None) -> RecordRef | None:
         """Return the one of `places_before`; None: there is none, or nothing says which of several it is."""
         found = await self.places_before(case, said)
         return found[0] if len(found) == 1 else None
 
-    async def places_before(self, case: SourceCase, said: SaidReceipt | None) -> list[RecordRef]:
+    async def places_before(self, case: SourceCase, said: ReceiptValue | None) -> list[RecordRef]:
         """Return where the newest copy of a record stands in the clean topic before the run of now.
 
         Where other records are equal to it, all of them.
@@ -214,6 +222,9 @@ class RecordFinder:
             tp = TopicPartition(case.pipeline.clean_topic, number)
             if tp in case.facts.bounds:
                 span = case.facts.bounds[tp].start, min(begin, case.facts.bounds[tp].stable)
+                if is_to_come(case.eras.get(tp.topic)):
+                    # The run of now has written nothing there: all is of before.
+                    span = span[0], case.facts.bounds[tp].stable
                 found = await self.clean.matches(tp, sought, span)
                 many = len(found) > 1 and len(await self.equals(case, sought)) > 1
                 newest = found if many else found[-1:]
@@ -232,10 +243,10 @@ class RecordFinder:
         return await self.clean.source_of(case.source, sought.record, span, formed)
 
     @staticmethod
-    def edited(case: SourceCase, said: SaidReceipt) -> Sought:
+    def edited(case: SourceCase, said: ReceiptValue) -> Sought:
         """Return what a record looks like in the clean topic by its receipt or note; the record is retained."""
         assert case.record is not None  # noqa: S101 - the caller looked
-        action, new_id = (None, None) if said.observed else (said.grounds.action, said.grounds.new_id)
+        action, new_id = (None, None) if said.observed else (said.action, said.new_id)
         return Sought(shown(case.source, case.record), action, new_id)
 
     async def place(self, case: SourceCase, sought: Sought | None = None) -> RecordRef | None:
@@ -248,8 +259,8 @@ class RecordFinder:
             era = case.eras.get(tp.topic)
             if tp not in case.facts.bounds or (era is not None and case.offset < era.maybe_from):
                 continue
-            asked = Asked(partial(self.formed, case), partial(self._marked, case, tp))
-            at = await self.clean.find(tp, case.source, sought, self._wide(case, tp), asked)
+            bracket = await self._marked(case, tp)
+            at = await self.clean.find(tp, case.source, sought, bracket, partial(self.formed, case))
             if at is not None:
                 return RecordRef(tp.topic, tp.partition, at)
         return None
@@ -260,9 +271,32 @@ class RecordFinder:
             return ""
         return case.elsewhere(topic) or await self.eras.mixed(case, topic)
 
-    async def _span(self, case: SourceCase, tp: TopicPartition, kind: str) -> tuple[int, int] | None:
+    async def _span(self, case: SourceCase, tp: TopicPartition, kind: str) -> tuple[int, int | None] | None:
         """Return between which offsets of an output the entry of a record stands; None: that is not known."""
-        return None if case.pipeline.routed else entry_span(case, tp, kind, await self._frame(case))
+        frame = await self._frame(case)
+        if not case.pipeline.routed:
+            return entry_span(case, tp, kind, frame)
+        if frame is None or frame.before is None or kind == "quarantine":
+            return None  # Both hops write to a quarantine.
+        ends = await self.marks.ends_before(case.pipeline, tp.partition, frame.before.time_ms)
+        return None if ends.duplicates < 0 else (max(ends.duplicates, case.facts.bounds[tp].start), None)
+
+    async def _spans_before(self, case: SourceCase, kind: str) -> list[tuple[int, int]]:
+        """Return between which offsets of an output states before that of now wrote a record's entry.
+
+        Nothing, where that is not known of each of them.
+        """
+        if case.pipeline.routed:
+            return []  # Marks speak of what the first hop wrote.
+        found = await self.marks.around(case.pipeline, case.source.partition, case.offset)
+        spans = []
+        for each in found:
+            if self._is_now(case, each):
+                continue
+            if each.before is None or each.after is None:
+                return []
+            spans.append((getattr(each.before.ends, kind), getattr(each.after.ends, kind)))
+        return spans if all(min(each) >= 0 for each in spans) else []
 
     async def _frame(self, case: SourceCase) -> MarkFrame | None:
         """Return the marks of the run of now around a record; None: there are none."""
@@ -275,7 +309,7 @@ class RecordFinder:
         limits, era = case.facts.bounds[tp], case.eras.get(tp.topic)
         source = max(case.low, case.facts.bounds[case.source].start, 0 if era is None else era.maybe_from)
         begin = min(max(case.begin(tp.topic) or 0, limits.start), limits.stable)
-        return Bracket(source, begin, limits.stable, run=case.begin(tp.topic) or 0)
+        return Bracket(source, begin, limits.stable)
 
     async def _marked(self, case: SourceCase, tp: TopicPartition) -> Bracket:
         """Return what marks say of where a record's neighbours stand."""
@@ -287,7 +321,7 @@ class RecordFinder:
         if case.pipeline.routed:
             if before is None:
                 return wide
-            at = await self.marks.clean_before(case.pipeline, tp.partition, before.time_ms)
+            at = (await self.marks.ends_before(case.pipeline, tp.partition, before.time_ms)).sink
             return wide._replace(
                 source_from=max(wide.source_from, before.next_offset), clean_from=max(wide.clean_from, at)
             )
@@ -366,14 +400,14 @@ class RecordFinder:
             own = own_receipts(case.pipeline.name, case.source.topic, case.source.partition)
         else:
             own = own_quarantined(case.source.topic, case.source.partition)
-        run = RunOf(case.source, own, case.begin(topic), case.low, case.high)
+        run = RunOf(case.source, own, case.begin(topic))
         tps = (TopicPartition(topic, number) for number in numbers)
         return [(tp, run) for tp in tps if tp in case.facts.bounds]
 
     @staticmethod
-    def say_receipt(story: Story, said: SaidReceipt) -> None:
+    def say_receipt(story: Story, said: ReceiptValue) -> None:
         """Put what a receipt says into a story."""
-        story.outcome, story.grounds, story.observed = said.outcome, said.grounds, said.observed
+        story.outcome, story.grounds, story.observed = Outcome(said.verdict), JudgedBy.of(said), said.observed
         story.expires_ms = said.expires_ms
 
     def ground(self, story: Story, case: SourceCase) -> None:

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from processor.inspection.explain.story import Outcome
-from processor.inspection.read.sentences import time_text
+from processor.inspection.read.sentences import begun, epoch_text, late_why, time_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,10 +92,11 @@ def _of_sequence(story: Story, contents: _Contents) -> str:
     if story.outcome is Outcome.DUPLICATE:
         said = f" (the sequence watermark was {mark})" if numbers else ""
         return f"a duplicate: its sequence {f'{own} ' if numbers else ''}had come before{by}{said}"
-    if epoch is not None and own is not None and mark is not None and own > mark:
-        return f"late: its epoch {f'{epoch} ' if contents else ''}was over, a higher one had begun{by}"
     mine, marked = (f" {own}", f" {mark}") if numbers else ("", "")
-    return f"late: its sequence{mine} was not above the sequence watermark{marked}{by}"
+    behind = f"its sequence{mine} was not above the sequence watermark{marked}"
+    over = f"its epoch {f'{epoch_text(epoch)} ' if contents else ''}was over, {begun(epoch)} had begun"
+    ended = epoch is not None and own is not None and mark is not None and own > mark
+    return f"late: {late_why(behind, over, ended=ended, either=epoch is not None and story.wraps)}{by}"
 
 
 def _with(story: Story) -> str:

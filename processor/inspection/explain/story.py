@@ -7,30 +7,19 @@ records (keys, values, ids, headers) is in `ShownRecord` and `JudgedBy` alone, s
 from __future__ import annotations
 
 from base64 import b64encode
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from processor.errors import EXIT_DONE, EXIT_FAILED, EXIT_VIOLATION
+
+if TYPE_CHECKING:
+    from processor.wire.quarantine import QuarantineNote
+    from processor.wire.receipt_values import Epoch, ReceiptValue, RecordRef
 
 _PLACES = ("source", "clean", "verdict", "receipt", "quarantine")
 MOST_SHOWN_BYTES = 4096
 """Of a key or a value, also for programs: `seqmark read` prints whole records."""
-
-
-class RecordRef(NamedTuple):
-    """A position in a topic."""
-
-    topic: str
-    partition: int
-    offset: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}:{self.partition}:{self.offset}"
-
-    def as_json(self) -> dict[str, Any]:
-        """Return it as programs read it."""
-        return self._asdict()
 
 
 class Outcome(StrEnum):
@@ -99,7 +88,7 @@ class JudgedBy:
 
     sequence: int | None = None
     watermark: int | None = None
-    epoch: int | None = None
+    epoch: Epoch | None = None
     scope: bytes | None = None
     id: list[Any] | None = None
     fingerprint: str | None = None
@@ -108,6 +97,12 @@ class JudgedBy:
     new_id: str | None = None
     code: str | None = None
     detail: str | None = None
+
+    @classmethod
+    def of(cls, entry: ReceiptValue | QuarantineNote) -> JudgedBy:
+        """Return what a receipt, or a copy in quarantine, says of it."""
+        said = vars(entry)
+        return cls(**{each.name: said[each.name] for each in fields(cls) if each.name in said})
 
     def as_json(self, *, contents: bool = True) -> dict[str, Any]:
         """Return what is known; without ``contents`` nothing that came out of records."""
@@ -180,6 +175,7 @@ class Story:
         source: The position in the source; None: it could not be traced back.
         record: As it stands in the source; None: it is not there, or not any more.
         mode: By which rules: watermark or insert-id.
+        wraps: Whether its sequences begin again.
         grounds: What it was judged by.
         owner: The record that had passed, of a duplicate, late or colliding one.
         observed: It was judged, and passed all the same: the pipeline observes.
@@ -210,6 +206,7 @@ class Story:
     source: RecordRef | None = None
     record: ShownRecord | None = None
     mode: str = ""
+    wraps: bool = False
     grounds: JudgedBy = field(default_factory=JudgedBy)
     owner: PassedOwner | None = None
     observed: bool = False

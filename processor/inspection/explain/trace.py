@@ -5,15 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from processor.inspection.explain.lookup.entries import SaidReceipt, quarantined, receipt_at
 from processor.inspection.explain.lookup.log import Missing, shown
 from processor.inspection.explain.lookup.patience import patiently
-from processor.inspection.explain.story import Outcome, RecordRef, Story
+from processor.inspection.explain.story import Outcome, Story
 from processor.inspection.explain.twice import TwiceFinder
 from processor.inspection.read.sentences import time_text
 from processor.kafka.client import TopicPartition
 from processor.kafka.offsets import bounds
 from processor.kafka.topics.plan import Purpose
+from processor.wire.quarantine import QuarantineNote
+from processor.wire.receipt_values import ReceiptValue, RecordRef
 
 if TYPE_CHECKING:
     from processor.engine.batch.columns import Columns
@@ -70,6 +71,7 @@ class Tracer:
         tp = TopicPartition(ref.topic, ref.partition)
         limits = (await bounds(self.records.client, [tp]))[tp]
         story = Story(ref, question.role.value, question.pipeline.name, mode=question.pipeline.dedup.mode)
+        story.wraps = question.pipeline.sequences_wrap
         record = await self._record(story, tp, limits)
         if record is None:
             return story
@@ -98,12 +100,13 @@ class Tracer:
 
     async def _from_entry(self, story: Story, question: Question, record: Columns) -> Story:
         """A receipt and a quarantined record name their source."""
-        said = receipt_at(record, 0) if question.role is Purpose.DUPLICATES else quarantined(record, 0)
+        entry = ReceiptValue if question.role is Purpose.DUPLICATES else QuarantineNote
+        said = entry.at(record, 0)
         if said is None:
             what = "receipt" if question.role is Purpose.DUPLICATES else "quarantined record"
             story.contradict(f"it is no {what} that a worker wrote")
             return story
-        name = said.pipeline if isinstance(said, SaidReceipt) else None
+        name = said.pipeline if isinstance(said, ReceiptValue) else None
         pipeline = next((each for each in question.sharing if _wrote(each, said.source.topic, name)), None)
         if pipeline is None:
             what = "a copy in quarantine of" if name is None else f"a receipt of pipeline {name}, of"

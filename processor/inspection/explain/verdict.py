@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from processor.engine.verdict import Fault
-from processor.inspection.explain.earlier import EarlierRuns
+from processor.inspection.explain.earlier import EarlierRuns, infer
 from processor.inspection.explain.lookup.clean import Sought
 from processor.inspection.explain.lookup.eras import noun
-from processor.inspection.explain.lookup.inferred import infer
 from processor.inspection.explain.lookup.log import Missing, shown
 from processor.inspection.explain.lookup.patience import patiently
 from processor.inspection.explain.lookup.verdict_lookup import DamagedVerdictError
@@ -26,13 +25,15 @@ from processor.inspection.explain.twice import TwiceFinder
 from processor.inspection.read.sentences import time_text
 from processor.kafka.client import TopicPartition
 from processor.kafka.topics.plan import repartition_topic
+from processor.wire.receipt_values import COLLISION
 
 if TYPE_CHECKING:
     from processor.inspection.explain.case import SourceCase
-    from processor.inspection.explain.lookup.entries import SaidQuarantined, SaidReceipt
     from processor.inspection.explain.lookup.verdict_lookup import SaidVerdict
     from processor.inspection.explain.records import RecordFinder
-    from processor.inspection.explain.story import RecordRef, Story
+    from processor.inspection.explain.story import Story
+    from processor.wire.quarantine import QuarantineNote
+    from processor.wire.receipt_values import ReceiptValue, RecordRef
     from schemas.config import Pipeline
 
 
@@ -61,7 +62,9 @@ class VerdictFinder:
 
     async def once(self, story: Story, pipeline: Pipeline, source: RecordRef) -> tuple[Story, bool]:
         """Return a story as `tell` after one look, and whether all that was written is to be seen."""
-        told = replace(story, source=source, mode=pipeline.dedup.mode, notes=[*story.notes])
+        told = replace(
+            story, source=source, mode=pipeline.dedup.mode, wraps=pipeline.sequences_wrap, notes=[*story.notes]
+        )
         told = replace(told, problems=[], earlier=[], elsewhere={})
         return told, await self._tell(told, pipeline, source)
 
@@ -113,8 +116,8 @@ class VerdictFinder:
     def _note_entries(
         self,
         story: Story,
-        receipt: tuple[RecordRef, SaidReceipt] | None,
-        copy: tuple[RecordRef, SaidQuarantined] | None,
+        receipt: tuple[RecordRef, ReceiptValue] | None,
+        copy: tuple[RecordRef, QuarantineNote] | None,
     ) -> None:
         """Put a record's receipt and its copy in quarantine into a story."""
         if receipt is not None:
@@ -124,9 +127,9 @@ class VerdictFinder:
             story.quarantine, said = copy
             story.observed |= said.observed
             if receipt is None:
-                story.outcome, story.grounds = Outcome.QUARANTINED, said.grounds
+                story.outcome, story.grounds = Outcome.QUARANTINED, JudgedBy.of(said)
 
-    async def _complete(self, story: Story, case: SourceCase, receipt: SaidReceipt | None) -> None:
+    async def _complete(self, story: Story, case: SourceCase, receipt: ReceiptValue | None) -> None:
         """Add to the story of a judged record what it was compared with, and what else is to be known."""
         if case.record is not None and story.outcome is not Outcome.QUARANTINED:
             self.records.ground(story, case)
@@ -139,7 +142,9 @@ class VerdictFinder:
     async def _judged(self, story: Story, case: SourceCase) -> None:
         receipt, copy = await self.records.receipt(case), await self.records.copy(case)
         self._note_entries(story, receipt, copy)
-        if receipt is not None and copy is not None and receipt[1].outcome is not Outcome.COLLISION:
+        if copy is not None and await self._redriven(story, case, copy[0], dropped=receipt is not None):
+            return
+        if receipt is not None and copy is not None and receipt[1].verdict != COLLISION:
             story.contradict(
                 f"it has a receipt at {story.receipt} and a copy in quarantine at {story.quarantine}"
             )
@@ -152,6 +157,20 @@ class VerdictFinder:
             await self._dropped_noted(story, case)
         await self._complete(story, case, None if receipt is None else receipt[1])
 
+    async def _redriven(self, story: Story, case: SourceCase, copy: RecordRef, *, dropped: bool) -> bool:
+        """Note what became of a record that was judged again out of quarantine; False: it was not."""
+        placed = await self.records.redriven(case, copy)
+        if placed is None:
+            return False
+        what = "was dropped then" if dropped else "passed then, behind all that had come"
+        if not dropped and case.pipeline.duplicates is None:
+            what = "passed or was dropped then"
+        story.notes.append(
+            f"it was judged again when the pipeline stood at offset {placed.note.position}, and {what}: the "
+            f"note at {copy.topic}:{copy.partition}:{placed.offset} says so"
+        )
+        return True
+
     # ---------------------------------------------------------------- by verdicts alone
 
     async def _said(self, story: Story, case: SourceCase) -> None:
@@ -163,7 +182,7 @@ class VerdictFinder:
             story.contradict(str(error))
             return
         if said is not None and receipt is None and copy is None and not said.passes(case.offset):
-            receipt = await self.records.receipt_anywhere(case)
+            receipt = await self.records.receipt(case, anywhere=True)
         self._note_entries(story, receipt, copy)
         if said is not None:
             story.verdict = said.ref
@@ -280,13 +299,13 @@ class VerdictFinder:
                 "no record of the source that passed accounts for that"
             )
 
-    async def _left_over(self, story: Story, case: SourceCase) -> tuple[RecordRef, SaidReceipt] | None:
+    async def _left_over(self, story: Story, case: SourceCase) -> tuple[RecordRef, ReceiptValue] | None:
         """Fill in the story of a record with neither receipt nor copy: it passed, or one of them is gone.
 
         Returns a receipt that only reading all of them has found.
         """
         await self._unentered(story, case)
-        receipt = await self.records.receipt_anywhere(case) if story.problems else None
+        receipt = await self.records.receipt(case, anywhere=True) if story.problems else None
         if receipt is not None:
             story.problems.clear()
             story.receipt = receipt[0]

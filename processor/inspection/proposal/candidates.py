@@ -10,12 +10,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from processor.inspection.proposal.member_names import names_sending
-
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
 
-    from processor.inspection.proposal.observed import Kind, Leaf, ObservedRecord, RecordPart
+    from processor.inspection.proposal.record_parts import Kind, Leaf, ObservedRecord, RecordPart
 
 MOST_PLACES = 200
 """Looked at of a topic; those that most records have."""
@@ -119,10 +117,10 @@ def content_part(records: Iterable[ObservedRecord]) -> dict[str, Any]:
     """Return the content of the values as a part of an id, without what names the sending."""
     part: dict[str, Any] = {"from": "content"}
     valued = [record for record in records if not record.is_null]
-    if not all(record.is_json for record in valued):
+    if not all(record.is_json and record.is_utf8 for record in valued):
         return part | {"of": "bytes"}
     places = {place for record in valued for place in record.leaves if place.source == "value"}
-    sending = sorted(place.name for place in places if names_sending(place.name))
+    sending = sorted(place.name for place in places if any(place in record.changing for record in valued[:1]))
     return part | ({"exclude": sending} if sending else {})
 
 

@@ -1,24 +1,26 @@
 """Takes records apart: what each holds that could tell it from others.
 
-A place is a header, the key, or a member of the JSON value. What stands there is text, told from other kinds by
-its `Kind`. Two records have the same content if their values have the same leaves, however they are written.
+A place is a header, the key, a member of the JSON value, also of JSON in one of its strings, or a column of a
+text. What stands there is text, told from other kinds by its `Kind`. Two records have the same content if their
+values have the same leaves, however they are written.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
-from enum import Enum
-from functools import cached_property
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from processor.inspection.proposal.member_names import names_sending
+from processor.engine.extract.json_matches import AUTO, JsonRules
+from processor.inspection.proposal.near import changing
+from processor.inspection.proposal.record_parts import KEY, Kind, Leaf, ObservedRecord, RecordPart
+from processor.inspection.proposal.spellings import respelled, spellings
 from processor.ops.status_text import count
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Sequence
 
     from processor.inspection.topic_records import TopicRecord
 
@@ -32,75 +34,50 @@ MOST_LEAVES = 1_000
 """Of one value; what has more is compared by its bytes, and the rest of its members is not looked at."""
 
 
-class Kind(Enum):
-    """Of what kind a leaf is."""
-
-    STRING = "string"
-    INTEGER = "integer"
-    NUMBER = "number"
-    OTHER = "other"
+_LEAST_COLUMNS = 4
+"""Of a text that is taken for columns."""
 
 
-class Leaf(NamedTuple):
-    """What stands at a place."""
+def observe(records: Sequence[TopicRecord], more: frozenset[RecordPart] = frozenset()) -> list[ObservedRecord]:
+    """Take records apart; those of a partition must be in the order of their offsets.
 
-    kind: Kind
-    text: str | bytes
-
-
-class RecordPart(NamedTuple):
-    """Where something stands in a record; ``name`` is a header's, a JSON pointer, or empty for the key."""
-
-    source: str
-    """As the config has it: ``header``, ``key`` or ``value``."""
-    name: str
-
-    def __str__(self) -> str:
-        return self.name if self.source == "value" else f"{self.source} {self.name}".rstrip()
-
-
-KEY = RecordPart("key", "")
-
-
-@dataclass(frozen=True)
-class ObservedRecord:
-    """A record taken apart.
-
-    Attributes:
-        partition: Its number.
-        timestamp_ms: Its own; below 0: none.
-        clock_ms: The highest timestamp of its partition so far, as ids expire by.
-        leaves: By place; members of arrays, and nulls, are content only.
-        content: Equal in records with the same value.
-        is_json: Whether its value is JSON.
-        is_null: Whether it has no value.
-        unnamed: Headers and members that are not looked at, for their names cannot be printed.
+    Args:
+        records: They.
+        more: Parts in which copies are known to differ from their originals, beside those that are seen here.
     """
-
-    partition: int
-    timestamp_ms: int
-    clock_ms: int
-    leaves: Mapping[RecordPart, Leaf]
-    content: Hashable
-    is_json: bool
-    is_null: bool
-    unnamed: frozenset[RecordPart]
-
-    @cached_property
-    def lasting(self) -> Hashable:
-        """The content without what names the sending: equal in a record and its copies."""
-        if not isinstance(self.content, frozenset):
-            return self.content
-        return frozenset((pointer, leaf) for pointer, leaf in self.content if not names_sending(pointer))
-
-
-def observe(records: Iterable[TopicRecord]) -> list[ObservedRecord]:
-    """Take records apart; those of a partition must be in the order of their offsets."""
     clocks: dict[int, int] = {}
-    return [_observed(record, clocks) for record in records]
+    separator = _separator([record.value for record in records if record.value is not None])
+    found = [_observed(record, clocks, separator) for record in records]
+    if spelled := spellings(found):
+        found = [_respelled(record, spelled) for record in found]
+    parts = changing(found) | more
+    return [replace(record, changing=parts) for record in found] if parts else found
 
 
-def _observed(record: TopicRecord, clocks: dict[int, int]) -> ObservedRecord:
+def _respelled(record: ObservedRecord, spelled: dict[RecordPart, str]) -> ObservedRecord:
+    """Return a record whose ids are read as they are meant."""
+    new = {
+        place: respelled(record.leaves[place], kind)
+        for place, kind in spelled.items()
+        if place in record.leaves
+    }
+    content = record.content
+    if isinstance(content, frozenset):
+        names = {place.name: leaf for place, leaf in new.items()}
+        content = frozenset((name, names.get(name, leaf)) for name, leaf in content)
+    return replace(record, leaves={**record.leaves, **new}, content=content, spelled=spelled)
+
+
+def _separator(values: Sequence[bytes]) -> str:
+    """Return what parts the columns of texts that have as many each; empty: they are no such texts."""
+    for each in "\t|;":
+        numbers = {value.count(each.encode()) for value in values}
+        if len(numbers) == 1 and min(numbers) >= _LEAST_COLUMNS - 1:
+            return "" if any(_parsed(value).json is not None for value in values[:FEW]) else each
+    return ""
+
+
+def _observed(record: TopicRecord, clocks: dict[int, int], separator: str) -> ObservedRecord:
     clock = clocks[record.partition] = max(clocks.get(record.partition, record.timestamp), record.timestamp)
     leaves = {KEY: Leaf(Kind.STRING, record.key)} if record.key is not None else {}
     unnamed = set()
@@ -112,19 +89,40 @@ def _observed(record: TopicRecord, clocks: dict[int, int]) -> ObservedRecord:
             leaves[place] = Leaf(Kind.STRING, content)
         elif content is not None:
             unnamed.add(place)
-    value = _parsed(record.value)
+    parsed = _parsed(record.value)
+    value = parsed.json
     members = [] if value is None else list(islice(_members(value, "", 0), MOST_LEAVES + 1))
-    leaves |= {
-        RecordPart("value", member.pointer): member.leaf
-        for member in members
-        if member.named and member.leaf != _NULL  # to a worker it is missing
-    }
+    named = [member for member in members if member.named and member.leaf != _NULL]  # to a worker it is missing
+    leaves |= {RecordPart("value", member.pointer): member.leaf for member in named}
+    for member in named:
+        if isinstance(member.leaf.text, str) and member.leaf.text[:1] == "{":
+            inner = _parsed(member.leaf.text.encode(errors="surrogateescape")).json
+            leaves |= {
+                RecordPart("value", f"{member.pointer}|{each.pointer}"): each.leaf
+                for each in islice(_members(inner, "", 0), MOST_LEAVES if inner else 0)
+                if each.named and each.leaf != _NULL
+            }
     unnamed |= {RecordPart("value", member.pointer) for member in members if member.unprintable}
     content_: Hashable = record.value
     if value is not None and len(members) <= MOST_LEAVES:
         content_ = frozenset((member.pointer, member.leaf) for member in members)
+    elif value is None and record.value is not None and separator:
+        texts = record.value.decode(errors="surrogateescape").split(separator)
+        columns = {f"{number}{separator}": Leaf(Kind.STRING, text) for number, text in enumerate(texts, 1)}
+        leaves |= {RecordPart("column", name): leaf for name, leaf in columns.items() if leaf.text}
+        content_ = frozenset(columns.items())
     times = record.partition, record.timestamp, clock
-    return ObservedRecord(*times, leaves, content_, value is not None, record.value is None, frozenset(unnamed))
+    kinds = value is not None, record.value is None
+    return ObservedRecord(
+        *times,
+        leaves,
+        content_,
+        *kinds,
+        frozenset(unnamed),
+        is_lenient=parsed.is_lenient,
+        events=parsed.events,
+        is_utf8=parsed.is_utf8,
+    )
 
 
 class _Member(NamedTuple):
@@ -160,28 +158,62 @@ _NULL = Leaf(Kind.OTHER, "null")
 
 
 def _leaf(value: Any) -> Leaf:
-    return Leaf(Kind.STRING, value) if isinstance(value, str) else Leaf(Kind.OTHER, json.dumps(value))
+    if not isinstance(value, str):
+        return Leaf(Kind.OTHER, json.dumps(value))
+    # By bytes that are not UTF-8 nothing is judged.
+    return Leaf(Kind.STRING if _is_utf8(value) else Kind.OTHER, value)
 
 
-def _parsed(value: bytes | None) -> Any:
-    """Return a JSON value, numbers as leaves with their text; None: it is no JSON, or null."""
+class _Parsed(NamedTuple):
+    json: Any
+    """Numbers are leaves with their text; None: it is no JSON, or null."""
+    is_lenient: bool
+    is_utf8: bool
+    events: int
+
+
+def _parsed(value: bytes | None) -> _Parsed:
+    """Read a value as the worker may: behind a registry's five bytes, and leniently."""
     if value is None:
-        return None
+        return _Parsed(None, is_lenient=False, is_utf8=False, events=1)
+    for rules, decoder in _DECODERS.items():
+        try:
+            text = rules.text(value)
+            found = decoder.decode(text)
+        except (ValueError, RecursionError):
+            continue
+        many = isinstance(found, list) and all(isinstance(each, dict) and each for each in found)
+        return _Parsed(found, rules.lenient, _is_utf8(text), max(1, len(found) if many else 1))
+    lines = [line for line in value.splitlines() if line.strip()]
     try:
-        return _DECODER.decode(value.decode())
+        documents = [isinstance(_STRICT.decode(line.decode()), dict) for line in lines]
     except (ValueError, RecursionError):
-        return None
+        documents = []
+    events = max(1, len(documents) if all(documents) else 1)
+    return _Parsed(None, is_lenient=False, is_utf8=False, events=events)
+
+
+def _is_utf8(text: str) -> bool:
+    return text.isascii() or text.encode(errors="ignore").decode() == text
 
 
 def _no_constant(name: str) -> Any:
     raise ValueError(name)
 
 
-_DECODER = json.JSONDecoder(
-    parse_int=lambda text: Leaf(Kind.INTEGER, text),
-    parse_float=lambda text: Leaf(Kind.NUMBER, text),
-    parse_constant=_no_constant,
-)
+def _decoder(constant: Callable[[str], Any]) -> json.JSONDecoder:
+    return json.JSONDecoder(
+        parse_int=lambda text: Leaf(Kind.INTEGER, text),
+        parse_float=lambda text: Leaf(Kind.NUMBER, text),
+        parse_constant=constant,
+    )
+
+
+_STRICT = _decoder(_no_constant)
+_DECODERS = {
+    JsonRules(lenient=False, framing=AUTO): _STRICT,
+    JsonRules(lenient=True, framing=AUTO): _decoder(lambda text: Leaf(Kind.OTHER, text)),
+}
 
 
 def remarks(records: Sequence[ObservedRecord]) -> list[str]:

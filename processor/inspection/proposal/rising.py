@@ -11,10 +11,11 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from processor.inspection.proposal.member_names import names_sequence
-from processor.inspection.proposal.observed import KEY, Kind, Leaf, ObservedRecord, RecordPart
+from processor.inspection.proposal.near import are_times
+from processor.inspection.proposal.record_parts import KEY, Kind, Leaf, ObservedRecord, RecordPart
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 LEAST_STEPS = 10
 """Numbers that follow another in their group: fewer rise by chance."""
@@ -22,10 +23,10 @@ _DECIMAL = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _MOST = 2**63 - 1
 _MOST_DIGITS = 20
 """With the sign."""
-_NEAR_MS = 400 * 86_400_000
-"""Events of a topic may be a year older than their records. Records without a time have none near."""
-_PER_MS = (0.001, 1, 1_000, 1_000_000)
-"""Seconds to nanoseconds, as units that a time may have."""
+_ROUNDS = (256, 1_000, 4_096, 10_000, 16_384, 32_768, 65_536, 1_000_000, 2**24, 2**31, 2**32)
+"""Where counters of devices begin again."""
+_FULL = 0.97
+"""Of such a range: a counter whose highest number lies above this share of it has gone through."""
 _MOST_LATE = 0.1
 _MOST_OLDER = 0.2
 _MOST_WINDOW = 65_536
@@ -52,6 +53,7 @@ class Rise(NamedTuple):
         late: Those that came after a higher one, and were not seen before.
         reach: How far below the highest the furthest of those was.
         named: Whether the place is called as a sequence is.
+        wraps: Behind how many numbers they begin again; 0: they do not.
     """
 
     format: NumberFormat
@@ -63,6 +65,7 @@ class Rise(NamedTuple):
     late: int
     reach: int
     named: bool
+    wraps: int = 0
 
     @property
     def risen(self) -> int:
@@ -80,31 +83,52 @@ class Rise(NamedTuple):
         return min(1 << (4 * self.reach - 1).bit_length(), _MOST_WINDOW) if self.reach else 0
 
 
-def rise(
+def rises(
     records: Sequence[ObservedRecord], place: RecordPart, scopes: Sequence[RecordPart | None]
-) -> Rise | None:
-    """Return how the numbers at a place rise in the first scope in which they do; None: in none.
+) -> list[Rise]:
+    """Return how the numbers at a place rise, in each scope in which they do; those without late ones first.
 
     Args:
         records: The sample; those of a partition in the order of their offsets.
         place: Where the numbers stand.
-        scopes: Headers and the key, as groups within a partition; None: the partition itself.
+        scopes: Headers, members and the key, as groups within a partition; None: the partition itself.
     """
     format_ = _format(records, place)
     if format_ is None:
-        return None
+        return []
     numbers = {index: _number(record.leaves[place], format_) for index, record in enumerate(records)
                if place in record.leaves}  # fmt: skip
-    if _are_times(records, numbers):
-        return None
+    if are_times((number, records[index].timestamp_ms) for index, number in numbers.items()):
+        return []
     named = names_sequence(place.name)
-    late: Rise | None = None
-    for scope in (each for each in scopes if each != place):
-        found = _rise(records, numbers, scope, format_, named=named)
-        if found is not None and not found.late:
-            return found
-        late = late or found
-    return late
+    found: list[Rise] = []
+    for wraps in dict.fromkeys((0, wraps_behind(numbers.values()))):
+        for scope in scopes if not found else ():
+            unwrapped = _unwrapped(records, numbers, scope, wraps) if wraps else numbers
+            rise = None if scope == place else _rise(records, unwrapped, scope, format_, named=named)
+            found += [] if rise is None else [rise._replace(wraps=wraps)]
+    return sorted(found, key=lambda each: each.late > 0)
+
+
+def wraps_behind(numbers: Collection[int]) -> int:
+    """Return behind how many numbers a counter may begin again, which has these; 0: it has no such range."""
+    highest = max(numbers, default=0)
+    fits = (each for each in _ROUNDS if _FULL * each <= highest < each and min(numbers) >= 0)
+    return next(fits, 0)
+
+
+def _unwrapped(
+    records: Sequence[ObservedRecord], numbers: dict[int, int], scope: RecordPart | None, wraps: int
+) -> dict[int, int]:
+    """Return the numbers as if they never began again: each is the nearest to the one before in its group."""
+    last: dict[object, int] = {}
+    found = {}
+    for index, number in numbers.items():
+        record = records[index]
+        group = record.partition, None if scope is None else record.leaves.get(scope)
+        before = last.get(group, number)
+        found[index] = last[group] = before + (number - before + wraps // 2) % wraps - wraps // 2
+    return found
 
 
 def _rise(
@@ -178,7 +202,7 @@ def _count(
 def _scope_name(scope: RecordPart | None) -> str:
     if scope is None:
         return "partition"
-    return "key" if scope == KEY else f"header:{scope.name}"
+    return "key" if scope == KEY else f"{scope.source}:{scope.name}"
 
 
 def _format(records: Sequence[ObservedRecord], place: RecordPart) -> NumberFormat | None:
@@ -194,7 +218,7 @@ def _format(records: Sequence[ObservedRecord], place: RecordPart) -> NumberForma
     if all(_DECIMAL.fullmatch(text) and _fits(text) for text in texts):
         return NumberFormat("text")
     widths = {len(leaf.text) for leaf in leaves}
-    if place.source == "header" and widths in ({8}, {4}):
+    if place.source == "header" and widths in ({8}, {4}) and not all(map(str.isprintable, texts)):
         return NumberFormat("int64" if widths == {8} else "int32")
     return None
 
@@ -208,16 +232,3 @@ def _number(leaf: Leaf, format_: NumberFormat) -> int:
     if format_.name in {"int64", "int32"} and isinstance(leaf.text, bytes):
         return int.from_bytes(leaf.text, "big", signed=True)
     return int(leaf.text)
-
-
-def _are_times(records: Sequence[ObservedRecord], numbers: dict[int, int]) -> bool:
-    """Whether the numbers are times about those of their records, in one of the usual units."""
-    for per_ms in _PER_MS:
-        near = sum(
-            abs(number / per_ms - records[index].timestamp_ms) < _NEAR_MS
-            for index, number in numbers.items()
-            if records[index].timestamp_ms > _NEAR_MS
-        )
-        if near > 0.9 * len(numbers):
-            return True
-    return False

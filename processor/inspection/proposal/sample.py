@@ -1,6 +1,7 @@
-"""Takes the newest records of a topic, spread over its partitions, with bounds on what is read.
+"""Takes records of a topic, spread over its partitions, with bounds on what is read.
 
-The newest of a partition are consecutive, so that a copy is likely to be there with the record that it is of.
+Of a partition with more than are wanted a third are the oldest, a third lie in the middle, and a third are the
+newest. Those of a third are consecutive, so that a copy is likely to be there with the record that it is of.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from processor.config.near import nearest
 from processor.errors import RebuildError, StopError
 from processor.inspection.go_on import NoteAndGoOn
 from processor.inspection.topic_records import TopicRecord, records
@@ -20,6 +20,7 @@ from processor.kafka.reader import PartitionReader
 from processor.kafka.topics.ensure import connected, describe
 from processor.ops.status_text import count
 from processor.wire.decode import Decoder
+from schemas.near import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -31,6 +32,8 @@ MOST_PARTITIONS = 32
 """Looked at, those with the most records: of a thousand partitions one record each would show no copies."""
 MOST_BYTES = 64 * 1024 * 1024
 """Of keys and values, all partitions together."""
+_FEW_MORE = 3
+"""Times the wanted records: a partition that has no more offsets is looked at from its end alone."""
 _LOOKS, _WIDER = 4, 8
 """Markers and compaction leave fewer records than offsets: so often a range so many times as wide is read."""
 
@@ -55,7 +58,7 @@ class TopicSample:
 async def take_sample(
     kafka: Kafka, topic: str, most: int, others: Collection[str], *, optional: bool = False
 ) -> TopicSample:
-    """Read up to ``most`` records of a topic, and look which of the ``others`` exist.
+    """Read about ``most`` records of a topic, and look which of the ``others`` exist.
 
     With ``optional`` those that may not be looked at are taken for missing ones.
 
@@ -90,12 +93,34 @@ async def _read(client: Client, topic: str, most: int, sample: TopicSample) -> i
     now = await bounds(client, numbers)
     decoder, policy = Decoder(), NoteAndGoOn(client, sample.notes.append)
     wanted = shares({tp.partition: max(each.stable - each.start, 0) for tp, each in now.items()}, most)
-    for number, share in sorted(wanted.items()):
+    for number in sorted(wanted):
         tp = TopicPartition(topic, number)
         reader = PartitionReader(client, decoder, tp, policy)
-        newest = await _newest(reader, tp, now[tp].start, now[tp].stable, share, MOST_BYTES // len(wanted))
-        sample.records += newest
+        start, stop = now[tp].start, now[tp].stable
+        share, most_bytes = wanted[number], MOST_BYTES // len(wanted)
+        if stop - start > share * _FEW_MORE:
+            for begin in (start, (start + stop) // 2):
+                first = await _first(reader, tp, begin, stop, share // 3, most_bytes // 3)
+                start = first[-1].offset + 1 if first else start
+                sample.records += first
+            share, most_bytes = share - 2 * (share // 3), most_bytes // 3
+        sample.records += await _newest(reader, tp, start, stop, share, most_bytes)
     return sum(max(each.end - each.stable, 0) for each in now.values())
+
+
+async def _first(
+    reader: PartitionReader, tp: TopicPartition, start: int, stop: int, wanted: int, most_bytes: int
+) -> list[TopicRecord]:
+    """Return the first records from an offset on, about ``wanted`` of them."""
+    first: list[TopicRecord] = []
+    size = 0
+    async with aclosing(records(reader, tp, start, stop)) as found:
+        async for some in found:
+            first += some[: wanted - len(first)]
+            size += sum(len(each.key or b"") + len(each.value or b"") for each in some)
+            if len(first) >= wanted or size > most_bytes:
+                break
+    return first
 
 
 async def _newest(

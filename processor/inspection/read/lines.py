@@ -79,7 +79,10 @@ class PeopleLines:
     def _content(self, record: TopicRecord) -> tuple[str | None, str, list[Header]]:
         """Return the sentence, and what is shown of value and headers beside it."""
         purposes = self._topic.purposes
-        if Purpose.DUPLICATES in purposes and (said := receipt_sentence(record.value)) is not None:
+        if (
+            Purpose.DUPLICATES in purposes
+            and (said := receipt_sentence(record.value, wraps=self._topic.wraps)) is not None
+        ):
             return said, "", record.headers
         if Purpose.VERDICTS in purposes and (said := verdict_sentence(record.value)) is not None:
             return said, "", record.headers

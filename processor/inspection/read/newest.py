@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from processor.errors import StopError
 from processor.kafka.client import TopicPartition, open_client
 from processor.kafka.offsets import bounds
 from processor.kafka.options import client_options
 from processor.kafka.plain.consumer import read_spans
+from processor.wire.receipt_values import receipt_fields
 
 if TYPE_CHECKING:
     from schemas.config import Kafka
@@ -45,12 +44,6 @@ async def newest_receipts(kafka: Kafka, topic: str, count: int) -> list[dict[str
     records = await read_spans(client_options(kafka), spans, MOST_BYTES, DEADLINE_S)
     # Of a record: key, value, headers, timestamp, offset.
     newest = sorted(records, key=lambda each: (each[1][3], each[1][4]), reverse=True)
-    return [_receipt(seen[1]) for _, seen in newest[:count]]
-
-
-def _receipt(value: bytes | None) -> dict[str, Any]:
-    try:
-        said = orjson.loads(value or b"")
-    except orjson.JSONDecodeError:
-        said = None
-    return said if isinstance(said, dict) else {"verdict": "no receipt: another program has written it"}
+    strange = {"verdict": "no receipt: another program has written it"}
+    said = (receipt_fields(seen[1]) for _, seen in newest[:count])
+    return [strange if each is None else each for each in said]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from processor.config.near import nearest
 from processor.kafka.topics.plan import INTERNAL, MARKED, Purpose, topics_of
+from schemas.near import nearest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -24,11 +24,13 @@ class ReadableTopic:
         name: Its name.
         purposes: What pipelines use it for; empty where only an aggregate knows it.
         numbers: By header name, how many bytes its big-endian number has.
+        wraps: Whether sequences of one of these pipelines begin again.
     """
 
     name: str
     purposes: frozenset[Purpose]
     numbers: Mapping[bytes, int]
+    wraps: bool = False
 
     @classmethod
     def of(cls, settings: Settings, name: str) -> ReadableTopic:
@@ -37,7 +39,8 @@ class ReadableTopic:
         numbers: dict[bytes, int] = {}
         for _, pipeline in users:
             numbers |= _binary_headers(pipeline.dedup)
-        return cls(name, frozenset(purpose for purpose, _ in users), numbers)
+        wraps = any(pipeline.sequences_wrap for _, pipeline in users)
+        return cls(name, frozenset(purpose for purpose, _ in users), numbers, wraps)
 
 
 def topic_fault(settings: Settings, name: str) -> str | None:
@@ -78,6 +81,6 @@ def _binary_headers(dedup: Dedup) -> dict[bytes, int]:
         return {}
     return {
         source.name.encode(): _NUMBER_BYTES[source.format]
-        for source in (dedup.sequence, dedup.epoch)
+        for source in (dedup.sequence, None if dedup.changes else dedup.epoch)
         if source is not None and source.from_ == "header" and source.format in _NUMBER_BYTES
     }

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from processor.wire.quarantine import OURS, is_observed
+from processor.wire.quarantine import is_observed, said_by
+from processor.wire.receipt_values import receipt_fields
 from processor.wire.receipts import OBSERVED
+from schemas.redriven import is_note
 from schemas.verdicts.record import FAULTS, CorruptVerdictError, VerdictRecord
 
 if TYPE_CHECKING:
@@ -52,25 +54,51 @@ def time_text(timestamp_ms: int) -> str:
     return time.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
-def receipt_sentence(value: bytes | None) -> str | None:
-    """Return what a record of a duplicates topic says; None: it is no receipt."""
+def epoch_text(epoch: object) -> str:
+    """Return an epoch as a receipt has it, shortened."""
+    return _cut(orjson.dumps(epoch).decode())
+
+
+def begun(epoch: object) -> str:
+    """Return what ends an epoch: a number a higher one, any other another one."""
+    return "a higher one" if isinstance(epoch, int) else "another one"
+
+
+def late_why(behind: str, over: str, *, ended: bool, either: bool) -> str:
+    """Return why a record was late, of two clauses: its number was behind, or its epoch was over.
+
+    A number above the watermark says that it is the epoch (``ended``); not where numbers wrap (``either``).
+    """
+    return f"{behind}, or {over}" if either else over if ended else behind
+
+
+def receipt_sentence(value: bytes | None, *, wraps: bool = False) -> str | None:
+    """Return what a record of a duplicates topic says; None: it is no receipt.
+
+    Args:
+        value: Its value.
+        wraps: Whether sequences may begin again.
+    """
+    if (receipt := receipt_fields(value)) is None:
+        return None
     try:
-        receipt = orjson.loads(value or b"")
         verdict = receipt["verdict"]
-        judged = _judged(verdict, receipt)
+        judged = _judged(verdict, receipt, wraps)
         of = f"{receipt['topic']}:{receipt['partition']}:{receipt['offset']}"
         name = f", id {_id(receipt['id'])}" if "id" in receipt else ""
-    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
+    except (KeyError, TypeError, AttributeError):
         return None
     return f"{judged} ({of}{name})"
 
 
 def quarantine_sentence(headers: Sequence[Header]) -> str | None:
     """Return why a record of a quarantine topic is there; None: it does not say so as a worker does."""
-    ours = headers[-len(OURS) :]
-    if tuple(name for name, _ in ours) != OURS:
+    if is_note(headers):
+        at = (headers[-1][1] or b"").decode(errors="replace")
+        return f"says which records before it were judged again, at {at}"
+    if (said := said_by(headers)) is None:
         return None
-    code, detail, source = ((content or b"").decode(errors="backslashreplace") for _, content in ours)
+    code, detail, source = said
     what = "would have been quarantined" if is_observed(headers) else "quarantined"
     return f"{what}: {code}: {detail}, came from {source}"
 
@@ -99,11 +127,11 @@ def _offsets(some: list[int]) -> str:
     return shown if len(some) <= _OFFSETS_SHOWN else f"{shown} and {len(some) - _OFFSETS_SHOWN} more"
 
 
-def _judged(verdict: str, receipt: dict[str, Any]) -> str:
+def _judged(verdict: str, receipt: dict[str, Any], wraps: bool) -> str:  # noqa: FBT001 - handed on
     if verdict == "collision":
         return _collision(receipt)
     if receipt["mode"] == "watermark":
-        return _by_sequence(verdict, receipt)
+        return _by_sequence(verdict, receipt, wraps)
     if (owner := receipt.get("owner")) is None:
         return f"{_dropped(receipt)}: duplicate of a record inside the window, which one is not known"
     return f"{_dropped(receipt)}: duplicate of {_owner(owner)}, which passed{_again(receipt)}"
@@ -113,16 +141,18 @@ def _dropped(receipt: dict[str, Any]) -> str:
     return "would have been dropped" if receipt.get(OBSERVED) is True else "dropped"
 
 
-def _by_sequence(verdict: str, receipt: dict[str, Any]) -> str:
+def _by_sequence(verdict: str, receipt: dict[str, Any], wraps: bool) -> str:  # noqa: FBT001 - likewise
     sequence, watermark = receipt["sequence"], receipt["watermark"]
     dropped = _dropped(receipt)
     if verdict == "duplicate":
         if sequence == watermark:
             return f"{dropped}: duplicate: sequence {sequence} is the sequence watermark, it came before"
         return f"{dropped}: duplicate: sequence {sequence} came before (the sequence watermark is {watermark})"
-    if "epoch" in receipt and sequence > watermark:
-        return f"{dropped}: late: epoch {receipt['epoch']} is over, a higher one has begun"
-    return f"{dropped}: late: sequence {sequence} is not above the sequence watermark {watermark}"
+    behind = f"sequence {sequence} is not above the sequence watermark {watermark}"
+    epoch = receipt.get("epoch")
+    over = f"epoch {epoch_text(epoch)} is over, {begun(epoch)} has begun"
+    ended, either = (epoch is not None and each for each in (sequence > watermark, wraps))
+    return f"{dropped}: late: {late_why(behind, over, ended=ended, either=either)}"
 
 
 def _collision(receipt: dict[str, Any]) -> str:
@@ -150,4 +180,8 @@ def _again(receipt: dict[str, Any]) -> str:
 def _id(parts: list[Any]) -> str:
     """Return an id as it stands in the receipt, shortened."""
     text = ", ".join(orjson.dumps(part).decode() for part in parts)
+    return _cut(text)
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= _ID_CHARACTERS else f"{text[: _ID_CHARACTERS - 1]}…"

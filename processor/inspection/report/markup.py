@@ -9,11 +9,15 @@ from __future__ import annotations
 import html
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+_STYLE = Path(__file__).with_name("report.css")
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+"""Tells the browser what holds anyway: nothing is loaded, nothing runs."""
 DIGITS = 6
 """Significant digits of a float in a table: what a person compares."""
 _LONGEST = 120
@@ -42,6 +46,18 @@ def element(name: str, *children: object, **attributes: str) -> Html:
 def joined(children: Iterable[object]) -> Html:
     """Return all one after the other."""
     return Html("".join(map(escaped, children)))
+
+
+def document(title: str, body: Iterable[object], style: str = "") -> str:
+    """Return a page that needs nothing else; ``style`` is added to that of all pages."""
+    head = [
+        Html('<meta charset="utf-8">'),
+        Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
+        Html(f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'),
+        element("title", title),
+        element("style", Html(_STYLE.read_text(encoding="utf-8") + style)),
+    ]
+    return f'<!doctype html>\n<html lang="en">\n{element("head", *head)}\n{element("body", *body)}\n</html>\n'
 
 
 def bullets(sentences: Sequence[str]) -> Html:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from processor.inspection.report.batches import batch_section
 from processor.inspection.report.flows import flow_section
-from processor.inspection.report.markup import Html, element
+from processor.inspection.report.markup import Html, document, element
 from processor.inspection.report.sinks import sink_section
 from processor.inspection.report.svg import dark_colours
 
@@ -23,10 +22,6 @@ if TYPE_CHECKING:
     from processor.inspection.report.hours import Flow
     from spark_sink.batch.table.summary import BatchPart
     from spark_sink.reading.summary import SinkPart
-
-_STYLE = Path(__file__).with_name("report.css")
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-"""Tells the browser what holds anyway: nothing is loaded, nothing runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +65,7 @@ def render(report: ReportPage) -> str:
         *(batch_section(name, batch) for name, batch in batches),
         _footer(report),
     ]
-    head = [
-        Html('<meta charset="utf-8">'),
-        Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-        Html(f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'),
-        element("title", f"Seqmark: {report.application}"),
-        element("style", Html(_STYLE.read_text(encoding="utf-8") + dark_colours("".join(body)))),
-    ]
-    return f'<!doctype html>\n<html lang="en">\n{element("head", *head)}\n{element("body", *body)}\n</html>\n'
+    return document(f"Seqmark: {report.application}", body, dark_colours("".join(body)))
 
 
 def _header(report: ReportPage) -> Html:

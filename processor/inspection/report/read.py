@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.batch.columns import RecordTable
 from processor.engine.bytes.varints import sized
 from processor.errors import RebuildError, StopError
 from processor.inspection.go_on import NoteAndGoOn
@@ -29,6 +28,7 @@ from processor.kafka.reader import PartitionReader
 from processor.kafka.topics.ensure import connected, describe
 from processor.wire.decode import Decoder
 from processor.wire.quarantine import OBSERVED, OURS
+from processor.wire.receipt_values import receipt_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
 
 SNAPSHOTS = 5
 """Looks until nothing moves between two; a worker at work commits every 0.1 s, and is not waited for."""
-_VERDICT = re.compile(rb'"verdict":"(?=(?:duplicate|late|collision)")')
-_ACTION = re.compile(rb'"action":"(?=(?:drop|quarantine)")')
-_OBSERVED = re.compile(rb'"(?=observed":true,)')
 _OBSERVED_HEADER = re.compile(re.escape(b"".join(map(sized, (*OBSERVED, OURS[0])))))
 _NO_RECEIPTS = (
     "There is no duplicates topic: what was dropped is computed as what was judged and is in no other topic, "
@@ -160,21 +157,18 @@ async def _flow(
 
     def receipts(_: int, columns: Columns) -> None:
         # What was observed is in the clean topic, and counted there.
-        observed = _first_letters(columns, _OBSERVED) == ord("o")
-        flow.observed += int(np.count_nonzero(observed))
-        columns = columns.over(RecordTable(*(each[~observed] for each in columns.table)))
-        verdict, action = _first_letters(columns, _VERDICT), _first_letters(columns, _ACTION)
-        late, collided = verdict == ord("l"), verdict == ord("c")
+        said = receipt_kinds(columns)
+        flow.observed += int(np.count_nonzero(said.observed))
+        gone, collided = ~said.observed, said.collided
         # A note is none of a dropped record, unless it says so.
-        dropped, aside = action == ord("d"), action == ord("q")
         for hours, rows in (
-            (fates[Fate.DUPLICATE], ~late & ~collided),
-            (fates[Fate.LATE], late),
-            (fates[Fate.COLLISION], collided & dropped),
-            (flow.collided[Fate.QUARANTINED], collided & aside),
-            (flow.collided[Fate.CLEAN], collided & ~dropped & ~aside),
+            (fates[Fate.DUPLICATE], ~said.late & ~collided),
+            (fates[Fate.LATE], said.late),
+            (fates[Fate.COLLISION], collided & said.dropped),
+            (flow.collided[Fate.QUARANTINED], collided & said.quarantined),
+            (flow.collided[Fate.CLEAN], collided & ~said.dropped & ~said.quarantined),
         ):
-            hours.add(columns.timestamp[rows])
+            hours.add(columns.timestamp[rows & gone])
 
     def aside(_: int, columns: Columns) -> None:
         copies = _observed_copies(columns)
@@ -228,26 +222,6 @@ async def _read(
         raise StopError(f"a topic cannot be read: {error}. Is the cluster well?") from error
     progress(stop - at)
     return records
-
-
-def _first_letters(columns: Columns, before: re.Pattern[bytes]) -> NDArray[np.uint8]:
-    """Return uint8[n]: the letter behind what a pattern finds in each receipt; 0 where it finds nothing.
-
-    Only a match inside a record's value counts, for a key may hold anything; inside a value the text cannot
-    be forged, because JSON escapes the quotes of what an id holds.
-    """
-    letters = np.zeros(len(columns), np.uint8)
-    if not len(columns):
-        return letters
-    data = columns.data
-    first, last = int(columns.body[0]), int(columns.end[-1])
-    text = data[first:last].tobytes()
-    found = np.fromiter((match.end() for match in before.finditer(text)), np.int64) + first
-    row = np.searchsorted(columns.body, found, side="right") - 1
-    value, length = columns.value[row], columns.value_length[row]
-    inside = (found >= value) & (found < value + length)
-    letters[row[inside]] = data[found[inside]]
-    return letters
 
 
 def _observed_note(records: int) -> list[str]:

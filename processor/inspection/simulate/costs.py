@@ -14,14 +14,13 @@ if TYPE_CHECKING:
 
 _EXACT_BYTES = 25
 """Per id, at most, while the index grows; 16 in the long run."""
-_EXACT_DISK, _CONFIRMED_DISK = 22, 26
-_CONFIRM_BYTES = 1.4
+_EXACT_DISK = 22
 _CHANGELOG_BYTES, _PRINT_BYTES, _ROUTE_BYTES = 22, 8, 2
 _COMMIT_BYTES = 250
 """Per partition and commit, for as long as the window is."""
 _COLLISION_BYTES = 320
 _SCOPE_BYTES, _SCOPE_DISK = 90, 50
-CPU_US = {"exact": 1.2, "bloom": 1.2, "bloom confirmed": 2.5}
+_ID_CPU_US = 1.2
 _ROUTE_CPU_US = 1.0
 """The first hop: reads, hashes and writes each record once more."""
 WATERMARK_CPU_US, SCOPED_CPU_US = 0.55, 1.1
@@ -37,7 +36,7 @@ class BackendCost(NamedTuple):
     """What one backend takes, over all partitions together.
 
     Attributes:
-        backend: ``exact``, ``bloom confirmed`` or ``bloom``; ``watermark``.
+        backend: ``exact`` or ``bloom``; ``watermark``.
         memory_bytes: Beside the 300 MB of a worker.
         disk_bytes: Of the local state.
         changelog_bytes: Of its topic, without replicas.
@@ -72,7 +71,7 @@ def id_costs(
     *,
     routed: bool,
 ) -> list[BackendCost]:
-    """Return what each backend takes.
+    """Return what each backend takes; with a fingerprint there is one.
 
     Args:
         dedup: With the options of filters and fingerprint.
@@ -86,28 +85,18 @@ def id_costs(
     per_id = _CHANGELOG_BYTES + _PRINT_BYTES * (dedup.fingerprint is not None) + _ROUTE_BYTES * routed
     changelog = per_id * held + _COMMIT_BYTES * commits
     beside = _COLLISION_BYTES * collisions
-    options = dedup.bloom_options
-    buckets = math.ceil(window_ms / bucket_of(dedup, window_ms)) + 1
-    bits = 1.44 * math.log2(buckets / (0.75 * options.false_positive_rate))
-    filters = held * bits / 8 * _SPARE_BUCKETS * (buckets + 1) / buckets
+    cpu, restart = _ID_CPU_US + _ROUTE_CPU_US * routed, held / _RESTORED_PER_S
     rebuild = held / _REBUILT_PER_S + commits / _COMMITS_PER_S
-
-    def cost(backend: str, memory: float, disk: float, lost: float = 0.0) -> BackendCost:
-        cpu = CPU_US[backend] + _ROUTE_CPU_US * routed
-        restart = held / _RESTORED_PER_S
-        if backend == "bloom":
-            return BackendCost(
-                backend, memory, disk, filters + _COMMIT_BYTES * commits, cpu, restart, restart, lost
-            )
-        return BackendCost(backend, memory + beside, disk + beside, changelog, cpu, restart, rebuild, lost)
-
-    found = [
-        cost("exact", _EXACT_BYTES * held, _EXACT_DISK * held),
-        cost("bloom confirmed", filters + _CONFIRM_BYTES * held, _CONFIRMED_DISK * held + filters),
-    ]
-    if dedup.fingerprint is None:
-        found.append(cost("bloom", filters, filters, options.false_positive_rate * records))
-    return found
+    memory, disk = _EXACT_BYTES * held + beside, _EXACT_DISK * held + beside
+    exact = BackendCost("exact", memory, disk, changelog, cpu, restart, rebuild)
+    if dedup.fingerprint is not None:
+        return [exact]
+    rate = dedup.bloom_options.false_positive_rate
+    buckets = math.ceil(window_ms / bucket_of(dedup, window_ms)) + 1
+    bits = 1.44 * math.log2(buckets / (0.75 * rate))
+    filters = held * bits / 8 * _SPARE_BUCKETS * (buckets + 1) / buckets
+    changelog = filters + _COMMIT_BYTES * commits
+    return [exact, BackendCost("bloom", filters, filters, changelog, cpu, restart, restart, rate * records)]
 
 
 def sequence_cost(dedup: WatermarkDedup, scopes: int, scope_bytes: int, reorder_window: int) -> BackendCost:

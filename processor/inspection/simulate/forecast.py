@@ -80,8 +80,8 @@ class ScopeOutcome(NamedTuple):
     Attributes:
         rows: Of each window, from short to long.
         forever: Of one that never ends.
-        filtered: As ``rows``, by filters that nobody confirms: an id goes with its bucket. Empty where there
-            are fingerprints.
+        filtered: As ``rows``, by Bloom filters: an id goes with its bucket. Empty where there are
+            fingerprints.
         curve: Of many windows, or none.
     """
 
@@ -143,13 +143,20 @@ class IdForecast:
 
 
 class ReorderRow(NamedTuple):
-    """What one reorder window does: records by verdict, and what its scopes take."""
+    """What one reorder window does: records by verdict, and what its scopes take.
+
+    Attributes:
+        new: Of those that it drops, how many have a content that never passed; about, with ``share`` below 1.
+        share: The part of the numbers that was looked at for that.
+    """
 
     reorder_window: int
     passed: int
     duplicates: int
     late: int
     scope_bytes: int = 0
+    new: int = 0
+    share: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -173,6 +180,8 @@ class SequenceForecast:
     stopped: bool = False
     left_out: Sequence[int] = ()
     shared: SharedPart | None = None
+    curve = ()
+    """Of sequences there is none."""
 
     @property
     def dedup(self) -> WatermarkDedup:

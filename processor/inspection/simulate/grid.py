@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from processor.inspection.simulate.forecast import Forecast, IdForecast, ReorderRow, ScopeOutcome
     from processor.inspection.simulate.windows import WindowPrediction
 
-UNCONFIRMED = "bloom"
-"""The backend that forgets ids bucket by bucket."""
 _NONE = Estimate(0.0, 0.0, 0.0)
 
 
@@ -30,7 +28,7 @@ class GridRow(NamedTuple):
         caught: Duplicates that are dropped.
         missed: Copies that pass again; of sequences none does.
         late: Records that are dropped for being late: by sequences only.
-        lost_late: Those of them that no other reorder window here drops: they came for the first time.
+        lost_late: Of what is dropped by sequences, what has a content that never passed: it is new, and lost.
         collisions: Records whose id is remembered with other content.
         held: Ids, or scopes, that are remembered at once.
         cost: With the backend.
@@ -59,16 +57,15 @@ def grid(forecast: Forecast, commit_interval_ms: int) -> Iterator[GridRow]:
 
 
 def _by_sequence(forecast: SequenceForecast) -> Iterator[GridRow]:
-    most = max(row.passed for row in forecast.rows)
     for row in forecast.rows:
         caught, held = (Estimate(each, each, each) for each in (float(row.duplicates), float(forecast.scopes)))
         yield GridRow(
-            forecast.dedup.scope,
+            forecast.dedup.scope_name,
             row.reorder_window,
             caught,
             _NONE,
             row.late,
-            most - row.passed,
+            row.new,
             _NONE,
             held,
             sequence_cost_of(forecast, row),
@@ -80,13 +77,11 @@ def _by_id(
     forecast: IdForecast, outcome: ScopeOutcome, commit_interval_ms: int, *, routed: bool
 ) -> Iterator[GridRow]:
     dedup = forecast.dedup
-    backend = {"exact": "exact"}.get(
-        dedup.backend, "bloom confirmed" if dedup.bloom_options.confirm else UNCONFIRMED
-    )
     for n, row in enumerate(outcome.rows):
         as_configured = routed == (dedup.route is not None) and row.window_ms == dedup.window
         for cost in costs_of(forecast, row, commit_interval_ms, routed=routed):
-            by_bucket = cost.backend == UNCONFIRMED and outcome.filtered
+            # Filters forget ids bucket by bucket.
+            by_bucket = cost.backend == "bloom" and outcome.filtered
             found = outcome.filtered[n] if by_bucket else row
             yield GridRow(
                 "by-id" if routed else "partition",
@@ -98,7 +93,7 @@ def _by_id(
                 found.collisions,
                 found.held,
                 cost,
-                as_configured and cost.backend == backend,
+                as_configured and cost.backend == dedup.backend,
             )
 
 

@@ -16,6 +16,7 @@ from processor.engine.ids import clock
 from processor.engine.ids.sink_clocks import MOST_CELLS, SinkClocks
 from processor.engine.receipts import PASSING
 from processor.engine.verdict import Fault, Verdict
+from processor.engine.watermark.dropped import LEVELS, UNSEEN
 from processor.inspection.simulate.costs import bucket_of
 from processor.inspection.simulate.forecast import (
     IdForecast,
@@ -27,6 +28,7 @@ from processor.inspection.simulate.forecast import (
 )
 from processor.inspection.simulate.id_sample import MOST_ROWS, IdSample
 from processor.inspection.simulate.windows import FOREVER_MS, predict
+from processor.judges.dropped import PassedContents
 from processor.judges.ids import make_id_extractor
 from processor.judges.watermark import WatermarkMode
 from processor.state.kv.store import MemoryStore
@@ -46,6 +48,8 @@ REORDER_WINDOWS = (0, 64, 1_024, 16_384)
 """Beside the configured one."""
 MOST_SCOPE_BYTES = 128 * 1024 * 1024
 """Of all tables of scopes together: what is kept stays within 512 MB."""
+_SLOTS = 2**15
+"""512 KB per reorder window: of what it lets pass, to be compared with what it drops."""
 _CURVE = 33
 _SHORTEST_MS = 1_000
 
@@ -121,22 +125,17 @@ class IdWay:
         self._faults.take(ids.fault)
         if shared:
             self._shared.take(ids.fault)
-        hashes, reading, prints, unjudged = ids.hash[:, 0], readings.reading_ms, ids.fingerprint, ids.unjudged
+        hashes, reading = ids.hash[:, 0], readings.reading_ms
         stamps = np.minimum(columns.timestamp, self._limit_ms)
-        if ids.fault.any():
-            rows = np.flatnonzero(ids.fault == 0)
-            hashes, reading, unjudged, stamps = hashes[rows], reading[rows], unjudged[rows], stamps[rows]
-            prints = prints[rows] if prints.size else prints
+        rows = np.flatnonzero(ids.fault == 0)
         if self._sink is not None:
             target = self._sink.targets(hashes)
-            target[unjudged] = partition % self._sink.partitions
-            self._sink.add(target, reading, stamps)
-        if unjudged.any():
-            self._unjudged += int(np.count_nonzero(unjudged))
-            rows = np.flatnonzero(~unjudged)
-            hashes, reading, stamps = hashes[rows], reading[rows], stamps[rows]
-            prints = prints[rows] if prints.size else prints
-        self._sample.add(partition, hashes, reading, prints, stamps)
+            target[ids.unjudged] = partition % self._sink.partitions
+            self._sink.add(target[rows], reading[rows], stamps[rows])
+        judged = rows[~ids.unjudged[rows]]
+        self._unjudged += rows.size - judged.size
+        prints = ids.fingerprint[judged] if ids.fingerprint.size else ids.fingerprint
+        self._sample.add(partition, hashes[judged], reading[judged], prints, stamps[judged])
 
     def forecast(self) -> IdForecast:
         """Return what all windows would do."""
@@ -171,9 +170,9 @@ class IdWay:
         )
 
     def _outcome(self, *, route: bool, curve: Sequence[int]) -> ScopeOutcome:
-        """Return what windows do, with ids as such and with filters that nobody confirms, in one go."""
+        """Return what windows do, with ids as such and with Bloom filters, in one go."""
         dedup, number = self._dedup, len(self._windows)
-        # Filters and fingerprints do not go together: nobody knows the fingerprint of an id in a filter.
+        # Filters keep no fingerprints.
         filtered = [] if dedup.fingerprint is not None else self._windows
         windows = [*self._windows, FOREVER_MS, *curve, *filtered]
         buckets = [1] * (len(windows) - len(filtered)) + [bucket_of(dedup, each) for each in filtered]
@@ -209,12 +208,15 @@ class SequenceWay:
         self._most_bytes = most_bytes
         dedup: Any = way.dedup
         self._configured: int = dedup.reorder_window
-        self._windows = sorted({*REORDER_WINDOWS, self._configured})
+        windows = {*REORDER_WINDOWS, self._configured}
+        self._windows = sorted(each for each in windows if not dedup.wraps or 2 * each < dedup.wraps)
         self._left_out: list[int] = []
         self._modes = [
             WatermarkMode(dedup.model_copy(update={"reorder_window": each}), "simulated")
             for each in self._windows
         ]
+        self._passed = [PassedContents.of_one_reading(_SLOTS) for _ in self._windows]
+        self._compared = np.zeros((len(self._windows), LEVELS, 2), np.int64)
         # All records, and those that other ways take as well.
         self._verdicts = np.zeros((2, len(self._windows), len(Verdict)), np.int64)
         self._partition = -1
@@ -241,8 +243,9 @@ class SequenceWay:
             self._close()
             self._partition = partition
             self._judges = [mode.judge() for mode in self._modes]
-            for judge in self._judges:
+            for judge, passed in zip(self._judges, self._passed, strict=True):
                 judge.load(Table(MemoryStore(), judge.log))
+                judge.compare_drops(passed, partition)
         if self._stopped:
             return
         # Judges of one kind read the same: they differ in how far back they remember.
@@ -268,26 +271,31 @@ class SequenceWay:
                 return
             given_up = max(others, key=lambda n: sizes[n])
             self._left_out.append(self._windows[given_up])
-            for each in (sizes, self._windows, self._modes, self._judges, self._scope_bytes):
+            for each in (sizes, self._windows, self._modes, self._judges, self._scope_bytes, self._passed):
                 del each[given_up]
+            self._compared = np.delete(self._compared, given_up, axis=0)
             self._verdicts = np.delete(self._verdicts, given_up, axis=1)
 
     def _close(self) -> None:
-        """Note what the partition's scopes take."""
+        """Note what the partition's scopes take, and what was dropped of it that is new."""
         for n, judge in enumerate(self._judges):
             scopes, size = judge.size()
             self._scopes += scopes if n == 0 else 0
             self._scope_bytes[n] += size
+            if (found := judge.take_compared()) is not None:
+                self._compared[n] += found.counts
 
     def forecast(self) -> SequenceForecast:
         """Return what all reorder windows would do."""
         self._close()
         self._judges = []
         counts = self._verdicts[0][:, [Verdict.PASS, Verdict.DUPLICATE, Verdict.LATE]].tolist()
+        levels = [passed.level for passed in self._passed]
+        new = [int(of[level:, UNSEEN].sum()) << level for of, level in zip(self._compared, levels, strict=True)]
         rows = [
-            ReorderRow(window, passed, duplicates, late, size)
-            for window, (passed, duplicates, late), size in zip(
-                self._windows, counts, self._scope_bytes, strict=True
+            ReorderRow(window, passed, duplicates, late, size, min(found, duplicates + late), 2.0**-level)
+            for window, (passed, duplicates, late), size, found, level in zip(
+                self._windows, counts, self._scope_bytes, new, levels, strict=True
             )
         ]
         judged = JudgedCounts(self._faults.records, self._faults.by_code())

@@ -6,15 +6,13 @@ Of the same style and means as the report's page: whatever comes from records is
 from __future__ import annotations
 
 import math
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from processor.inspection.proposal.toml_text import toml_text
-from processor.inspection.report import page as report_page
-from processor.inspection.report.markup import Html, bullets, element, joined, table
+from processor.inspection.report.markup import Html, bullets, document, element, joined, table
 from processor.inspection.simulate.forecast import IdForecast
 from processor.inspection.simulate.recommend import knee
-from processor.inspection.simulate.show import sentences, tables
+from processor.inspection.simulate.show import candidate_table, sentences, tables
 from processor.ops.status_text import duration
 
 if TYPE_CHECKING:
@@ -22,11 +20,9 @@ if TYPE_CHECKING:
 
     from processor.inspection.simulate.forecast import Forecast, Simulation
     from processor.inspection.simulate.recommend import Recommendation
-    from processor.inspection.simulate.windows import WindowPrediction
+    from processor.inspection.simulate.show import TableRows
 
-_STYLE = Path(report_page.__file__).with_name("report.css")
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
-_PLOT = """
+PLOT_STYLE = """
 figure svg text { fill: var(--ink); }
 .axis { stroke: var(--line); stroke-width: 1; } .curve { fill: none; stroke: var(--link); stroke-width: 2.5; }
 .knee { fill: var(--bad); }
@@ -36,6 +32,18 @@ _MARKS_MS = (1_000, 60_000, 3_600_000, 86_400_000, 7 * 86_400_000, 30 * 86_400_0
 _NAME = 34
 """The width of a time's name."""
 _SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+class CurvePoint(Protocol):
+    """What share of the copies comes within a time."""
+
+    @property
+    def window_ms(self) -> int:
+        """The time."""
+
+    @property
+    def share(self) -> float:
+        """From 0 to 1."""
 
 
 def render(config: str, commit_interval_ms: int, found: Sequence[tuple[Simulation, Recommendation]]) -> str:
@@ -59,14 +67,7 @@ def render(config: str, commit_interval_ms: int, found: Sequence[tuple[Simulatio
             "from figures per id that were measured on one machine.",
         ),
     ]
-    head = [
-        Html('<meta charset="utf-8">'),
-        Html('<meta name="viewport" content="width=device-width, initial-scale=1">'),
-        Html(f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'),
-        element("title", f"Seqmark: a simulation of {config}"),
-        element("style", Html(_STYLE.read_text(encoding="utf-8") + _PLOT)),
-    ]
-    return f'<!doctype html>\n<html lang="en">\n{element("head", *head)}\n{element("body", *body)}\n</html>\n'
+    return document(f"Seqmark: a simulation of {config}", body, PLOT_STYLE)
 
 
 def _section(simulation: Simulation, chosen: Recommendation, commit_interval_ms: int) -> Html:
@@ -78,7 +79,7 @@ def _section(simulation: Simulation, chosen: Recommendation, commit_interval_ms:
         element("pre", element("code", settings), tabindex="0"),
         bullets(chosen.reasons),
         *(_way(each, commit_interval_ms) for each in simulation.forecasts),
-        _candidates(simulation),
+        *(_table(candidate_table(simulation.candidates), "h3") if simulation.candidates else ()),
         element("h3", "Notes") if simulation.notes else "",
         bullets(simulation.notes),
     )
@@ -90,39 +91,19 @@ def _way(forecast: Forecast, commit_interval_ms: int) -> Html:
         bullets(list(sentences(forecast))),
     ]
     if isinstance(forecast, IdForecast):
-        parts += [_figure(forecast.curve)]
+        parts += [curve_figure(forecast.curve, "against the window", knee(forecast.curve))]
     for each in tables(forecast, commit_interval_ms):
-        configured = " (* as configured)" if any("*" in row[0] for row in each.rows) else ""
-        parts += [
-            element("p", each.name.capitalize() + configured),
-            table(each.name, each.titles, each.rows),
-        ]
+        parts += _table(each, "p")
     return joined(parts)
 
 
-def _candidates(simulation: Simulation) -> Html:
-    if not simulation.candidates:
-        return Html("")
-    rows = [
-        (
-            each["place"],
-            each["distinct"],
-            each["copies"],
-            each["crossing"],
-            each["rising"],
-            each["out_of_order"],
-        )
-        for each in simulation.candidates
-    ]
-    titles = ("place", "different", "copies", "in other partitions", "rising per", "out of order by")
-    name = "What tells the newest records apart, or rises"
-    return joined([element("h3", name), table(name, titles, rows)])
+def _table(rows: TableRows, kind: str) -> list[Html]:
+    return [element(kind, rows.heading.capitalize()), table(rows.name, rows.titles, rows.rows)]
 
 
-def _figure(curve: Sequence[WindowPrediction]) -> Html:
-    """Return the plot for desks and for phones, and what it says in words."""
-    bend = knee(curve)
-    words = "The share of the copies that is caught, against the window."
+def curve_figure(curve: Sequence[CurvePoint], along: str, bend: CurvePoint | None) -> Html:
+    """Return the plot of a share of copies over time for desks and for phones, and what it says in words."""
+    words = f"The share of the copies that is caught, {along}."
     if bend is not None:
         share = f"{100 * bend.share:.1f} %"
         words += f" It bends at {duration(bend.window_ms / 1000)}, where {share} are caught (the dot)."
@@ -134,9 +115,7 @@ def _figure(curve: Sequence[WindowPrediction]) -> Html:
     )
 
 
-def _svg(
-    curve: Sequence[WindowPrediction], bend: WindowPrediction | None, width: int, height: int, kind: str
-) -> Html:
+def _svg(curve: Sequence[CurvePoint], bend: CurvePoint | None, width: int, height: int, kind: str) -> Html:
     left, right, top, bottom = 52, 16, 12, 30
     low, high = math.log(curve[0].window_ms), math.log(max(curve[-1].window_ms, curve[0].window_ms + 1))
 

@@ -21,7 +21,7 @@ from processor.inspection.simulate.id_sample import MOST_ROWS
 from processor.inspection.simulate.judging import MOST_SCOPE_BYTES, IdWay, SequenceWay
 from processor.inspection.simulate.ways import ways_of
 from processor.kafka.client import TopicPartition, check_aiokafka, open_client
-from processor.kafka.offsets import bounds, offsets_at
+from processor.kafka.offsets import spans_since
 from processor.kafka.reader import PartitionReader
 from processor.kafka.topics.plan import changelog_topic, repartition_topic
 from processor.ops.status_text import count
@@ -129,21 +129,14 @@ def _judging(
 
 async def _spans(client: Client, topic: str, extent: ReadExtent) -> dict[TopicPartition, tuple[int, int]]:
     """Return from which offset to before which each partition is read."""
-    partitions = [TopicPartition(topic, number) for number in sorted(client.partitions(topic))]
-    now = await bounds(client, partitions)
-    begins = {tp: each.start for tp, each in now.items()}
-    if extent.since_ms is not None:
-        since = await offsets_at(client, partitions, extent.since_ms)
-        begins = {
-            tp: now[tp].stable if (at := since[tp]) is None else max(at, now[tp].start) for tp in partitions
-        }
-    there = sum(max(0, now[tp].stable - begins[tp]) for tp in partitions)
+    spans = await spans_since(client, topic, extent.since_ms)
+    there = sum(max(0, stop - start) for start, stop in spans.values())
     if extent.records is not None and there > extent.records:
         # The same part of each partition: about the same stretch of time.
-        for tp in partitions:
-            share = -(-max(0, now[tp].stable - begins[tp]) * extent.records // there)
-            begins[tp] = max(begins[tp], now[tp].stable - share)
-    return {tp: (begins[tp], now[tp].stable) for tp in partitions}
+        for tp, (start, stop) in spans.items():
+            share = -(-max(0, stop - start) * extent.records // there)
+            spans[tp] = max(start, stop - share), stop
+    return spans
 
 
 async def _read(

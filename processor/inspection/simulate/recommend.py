@@ -24,7 +24,7 @@ ENOUGH = 0.999
 _CROSSING = 0.0001
 """Of all records; fewer copies in other partitions are not worth a second hop."""
 _LARGE_BYTES = 2e9
-"""Memory of ids from which on filters are worth their CPU."""
+"""Memory of ids from which on filters are named, with what they lose."""
 _MORE_FAULTS = 0.01
 _MORE_LOST = 0.01
 """Of all records; a scope that lets so many more pass is another one than the config has."""
@@ -117,20 +117,15 @@ def _by_id(forecast: IdForecast, commit_interval_ms: int) -> Recommendation:
     elif routed and forecast.crossing <= _CROSSING * forecast.judged.judgeable:
         reasons.append("hardly a copy came in another partition: route by-id may not be needed")
     costs = costs_of(forecast, row, commit_interval_ms, routed=routed)
-    exact = costs[0]
-    cost = exact
-    if exact.memory_bytes > _LARGE_BYTES and forecast.dedup.backend == "exact":
-        cost = costs[1]
-        dedup["backend"] = "bloom"
+    cost = next(each for each in costs if each.backend == forecast.dedup.backend)
+    held = count(round(row.held.value), "id")
+    reasons.append(f"backend {cost.backend}: {held} at once take {size(int(cost.memory_bytes))}")
+    filters = costs[-1]
+    if cost.memory_bytes > _LARGE_BYTES and filters is not cost:
         reasons.append(
-            f"backend bloom, confirmed: {size(int(cost.memory_bytes))} of memory in place of "
-            f"{size(int(exact.memory_bytes))}"
+            f"backend bloom would take {size(int(filters.memory_bytes))}, and drop about {filters.lost:,.4g} "
+            "new records by mistake"
         )
-    else:
-        if forecast.dedup.backend == "bloom":
-            cost = costs[1] if forecast.dedup.bloom_options.confirm else costs[-1]
-        held = count(round(row.held.value), "id")
-        reasons.append(f"backend {cost.backend}: {held} at once take {size(int(cost.memory_bytes))}")
     return Recommendation(dedup, reasons, row.caught.value, cost)
 
 
@@ -161,6 +156,11 @@ def _by_sequence(forecast: SequenceForecast) -> Recommendation:
         else:
             reasons.append(f"reorder_window {row.reorder_window}: no longer one lets more pass")
     reasons.append(f"drops {row.duplicates:,} duplicates and {row.late:,} late records")
+    if row.new:
+        reasons.append(
+            f"{row.new:,} of those have a content that never passed: they are lost, unless they are copies "
+            "that were changed"
+        )
     cost = sequence_cost_of(forecast, row)
     return Recommendation(dedup, reasons, float(row.duplicates + row.late), cost)
 
@@ -205,7 +205,7 @@ def _more_pass(forecast: Forecast, other: Forecast) -> str | None:
     if not _are_same(forecast, other) or more <= _MORE_LOST or two.faulty > one.faulty:
         return None
     lost = f"{100 * more:.1f} % of {_which(forecast)}"
-    return f"scope {other.dedup.scope}: {lost} pass that scope {forecast.dedup.scope} drops"
+    return f"scope {other.dedup.scope_name}: {lost} pass that scope {forecast.dedup.scope_name} drops"
 
 
 def _would_collide(forecast: IdForecast) -> bool:

@@ -16,7 +16,7 @@ from processor.ops.status_text import count, duration, size
 from schemas.config.values import duration_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from processor.inspection.simulate.costs import BackendCost
     from processor.inspection.simulate.forecast import Forecast
@@ -35,6 +35,26 @@ class TableRows(NamedTuple):
     name: str
     titles: Sequence[str]
     rows: Sequence[tuple[str, ...]]
+
+    @property
+    def heading(self) -> str:
+        """Its name, and what a star in it means."""
+        return f"{self.name} (* as configured)" if any("*" in row[0] for row in self.rows) else self.name
+
+
+def candidate_table(candidates: Sequence[Mapping[str, Any]]) -> TableRows:
+    """Return the table of what tells the newest records apart, or rises."""
+    titles = ("place", "different", "copies", "in other partitions", "rising", "out of order by")
+    rows = [
+        (
+            str(each["place"]),
+            *(f"{each[name]:,}" for name in ("distinct", "copies", "crossing")),
+            f"per {each['rising']}" if each["rising"] else "-",
+            f"{each['out_of_order']:,}",
+        )
+        for each in candidates
+    ]
+    return TableRows("what tells the newest records apart, or rises", titles, rows)
 
 
 def tables(forecast: Forecast, commit_interval_ms: int, *, costs: bool = True) -> Iterator[TableRows]:
@@ -74,7 +94,7 @@ def _sequence_table(forecast: SequenceForecast, rows: Sequence[GridRow]) -> Tabl
         for row, found in zip(rows, forecast.rows, strict=True)
     ]
     titles = ("reorder window", "passed", "duplicates", "late", "of them new", "scopes", *_TAKES[:-1])
-    return TableRows(f"by sequence, scope {forecast.dedup.scope}", titles, shown)
+    return TableRows(f"by sequence, scope {forecast.dedup.scope_name}", titles, shown)
 
 
 def _cost_table(name: str, rows: Sequence[GridRow], *, marks: bool) -> TableRows:
@@ -156,6 +176,8 @@ def sentences(forecast: Forecast) -> Iterator[str]:
         if forecast.left_out:
             names = ", ".join(f"{each:,}" for each in forecast.left_out)
             yield f"left out, for all scopes together take too much memory here: reorder windows of {names}"
+        if (share := min(row.share for row in forecast.rows)) < 1:
+            yield f"of what is dropped, how many are new is estimated from {100 * share:.3g} % of the sequences"
         if forecast.stopped:
             yield "there were more scopes than fit: only the records up to there were judged"
 
@@ -201,7 +223,7 @@ def fields(forecast: Forecast, commit_interval_ms: int) -> dict[str, Any]:
         configured = forecast.dedup.reorder_window
         rows = [row._asdict() | {"configured": row.reorder_window == configured} for row in forecast.rows]
         return found | {
-            "scope": forecast.dedup.scope,
+            "scope": forecast.dedup.scope_name,
             "reorder_windows": rows,
             "scopes": forecast.scopes,
             "stopped": forecast.stopped,

@@ -12,16 +12,16 @@ from pydantic import TypeAdapter, ValidationError
 
 from processor.inspection.proposal.candidates import COMMON, content_part
 from processor.inspection.proposal.choose import propose
-from processor.inspection.proposal.observed import KEY
+from processor.inspection.proposal.record_parts import KEY
 from processor.inspection.proposal.toml_text import dedup_keys
 from processor.inspection.simulate.forecast import JudgingWay
-from schemas.config.dedup import ContentId, InsertIdDedup, WatermarkDedup
+from schemas.config.dedup import ContentId, InsertIdDedup, WatermarkDedup, plain_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from processor.inspection.proposal.choose import Proposal
-    from processor.inspection.proposal.observed import ObservedRecord
+    from processor.inspection.proposal.record_parts import ObservedRecord
     from processor.inspection.simulate.forecast import Simulation
     from schemas.config import Pipeline
 
@@ -80,17 +80,17 @@ def _by_content(
     """Yield the content as the id; and the same id, its copies told apart by a fingerprint, or not at all."""
     table = dedup_keys(dedup)
     plain = {key: value for key, value in table.items() if key not in _OF_FINGERPRINTS}
-    if any(isinstance(part, ContentId) for part in dedup.id):
+    if any(isinstance(part, ContentId) for part in plain_parts(dedup.id)):
         return
     if any(not record.is_null for record in observed):
         part = content_part(observed)
         yield plain | {"id": [part]}, "the value's content in place of the id"
         if dedup.fingerprint is None:
-            confirmed = {key: value for key, value in table.items() if key != "bloom"}
+            exact = {key: value for key, value in table.items() if key not in {"backend", "bloom"}}
             print_: dict[str, Any] = {"of": "bytes"} if "of" in part else {}
             if changing and not print_:
                 print_ = {"exclude": [name for name in changing if name]}
-            yield confirmed | {"fingerprint": print_}, "the same id, with a fingerprint"
+            yield exact | {"fingerprint": print_}, "the same id, with a fingerprint"
     if dedup.fingerprint is not None:
         yield plain, "the same id, without a fingerprint"
 

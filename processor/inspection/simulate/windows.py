@@ -96,7 +96,7 @@ def predict(
         route: Whether equal ids of all partitions meet.
         refresh: Whether a duplicate renews its id.
         kept: Whether a collision is remembered.
-        buckets_ms: Of each window, where filters that nobody confirms remember ids; 1, or none: ids as such.
+        buckets_ms: Of each window, where Bloom filters remember ids; 1, or none: ids as such.
     """
     windows = np.array(windows_ms, np.int64)
     buckets = np.array(buckets_ms, np.int64) if buckets_ms else np.ones(windows.size, np.int64)

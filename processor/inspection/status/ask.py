@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from processor.config.visible import visible
 from processor.errors import RebuildError, SeqmarkError, StopError
 from processor.inspection.status.facts import (
     ApplicationProgress,
@@ -20,19 +22,20 @@ from processor.inspection.status.facts import (
     QuarantineLook,
     VerdictsProgress,
 )
-from processor.inspection.status.local import WorkerReading, local_bytes, worker_reading
 from processor.inspection.status.quarantine import QuarantineReader
-from processor.inspection.status.verdicts import verdicts_progress
-from processor.inspection.status.workers import WorkerWords, heard
 from processor.kafka.client import TopicPartition, open_client
 from processor.kafka.group.description import GroupDescription, describe_group
+from processor.kafka.group.names import materialize_group
 from processor.kafka.offsets import Bounds, bounds, committed, newest_timestamps
 from processor.kafka.options import client_options
 from processor.kafka.topics.ensure import UnreachableError, ensure
 from processor.kafka.topics.plan import changelog_topic, positions_topic, topics_of
 from processor.kafka.topics.sizes import topic_bytes
 from processor.kafka.transactions.listing import OpenTransaction, open_transactions
+from processor.ops.metrics import WORKS
 from processor.pipeline.hops import FirstHop, hops_of
+from processor.state.home import sizes
+from processor.worker.web.others import PATH, hear
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
     from processor.kafka.client import Client
     from processor.kafka.topics.plan import ClusterPlan
     from processor.pipeline.hops import Hop
+    from processor.worker.web.others import Heard
     from schemas.config import Pipeline, Settings
 
 CLIENT_ID = "seqmark-status"
@@ -50,10 +54,57 @@ CHECK_S = 5.0
 """For all of the settings; one broker that says nothing must not hold up what the others say."""
 CHECK_EVERY_S = 30.0
 """Settings of topics are compared no more often than that, while they are watched."""
-RATE_OVER_S = 1.0
-"""A worker commits ten times per second: over less, a rate says little."""
+MOST_CHARACTERS = 300
+"""Of why a worker does not work."""
+MOST_SENTENCES = 2
+"""Of one pipeline and worker about what has escaped: one per reason."""
 
 _BY_POSITIONS = "since the look before"
+
+
+@dataclass(slots=True)
+class WorkerWords:
+    """What the live workers say, which only they know."""
+
+    states: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """By pipeline, of those that do not work on it, what they do instead."""
+    escaped: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """By pipeline, what has escaped since their start."""
+    rates: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """By hop, records per second."""
+    where: list[str] = field(default_factory=list)
+    """Addresses of those that say it."""
+
+    def add(self, heard: Heard) -> None:
+        """Add what one worker says; nothing where it is of a form that is not ours."""
+        said: dict[str, Any] = heard.said or {}
+        try:
+            who, why = f"worker {heard.member.short}", str(said["worker"]["reason"])[:MOST_CHARACTERS]
+            words = [
+                (
+                    str(each["pipeline"]),
+                    [] if each["state"] in WORKS else [visible(f"{who}: {each['state']}: {why}".rstrip(": "))],
+                    [
+                        visible(f"{who}: {sentence}")
+                        for sentence in (each["escaped"] or {"says": ()})["says"][:MOST_SENTENCES]
+                    ],
+                    str(each["name"]),
+                    float(each["records_per_s"]),
+                )
+                for each in said["pipelines"]
+            ]
+        except (ValueError, KeyError, TypeError):
+            return
+        self.where.append(heard.where)
+        for pipeline, states, escaped, hop, rate in words:
+            self.states[pipeline] += states
+            self.escaped[pipeline] += escaped
+            self.rates[hop] += rate
+
+    def measured_by(self, members: int) -> str:
+        """Say whose rates these are; ``members``: how many workers there are."""
+        whose = f"the worker at {self.where[0]}" if len(self.where) == 1 else f"{len(self.where)} workers"
+        return whose + (f", not {others:,} others" if (others := members - len(self.where)) else "")
 
 
 @dataclass(slots=True)
@@ -71,7 +122,7 @@ class _Answers:
     open: list[OpenTransaction] = field(default_factory=list)
     quarantines: dict[str, QuarantineLook] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    heard: dict[str, WorkerWords] = field(default_factory=dict)
+    words: WorkerWords = field(default_factory=WorkerWords)
     verdicts: dict[str, VerdictsProgress] = field(default_factory=dict)
     """By pipeline."""
 
@@ -113,7 +164,7 @@ class StatusInspector:
         if failure:
             self._planned_at_s = None
             return self._progress(_Answers(), unreachable=self._refusal or failure)
-        rates, measured_by = await self._rates(answers)
+        rates, measured_by = self._rates(answers)
         return self._progress(answers, rates, measured_by)
 
     # ------------------------------------------------------------------ what is asked
@@ -166,7 +217,8 @@ class StatusInspector:
         application = self._settings.worker.application_id
         try:
             answers.group = await describe_group(client, application, ASK_S)
-            answers.heard = await heard(answers.group, application)
+            for each in await hear(answers.group.members, PATH, application):
+                answers.words.add(each)
             if answers.partitions:
                 answers.committed = await committed(client, application, answers.partitions, ASK_S)
         except (StopError, RebuildError) as error:
@@ -209,37 +261,50 @@ class StatusInspector:
 
     async def _ask_verdicts(self, client: Client, pipeline: Pipeline, answers: _Answers) -> None:
         try:
-            found = await verdicts_progress(client, self._settings, pipeline, answers.bounds, ASK_S)
+            found = await self._verdicts(client, pipeline, answers.bounds)
         except RebuildError as error:
             answers.notes.append(f"verdicts of {pipeline.name}: {error}")
         else:
             if found is not None:
                 answers.verdicts[pipeline.name] = found
 
-    async def _rates(self, answers: _Answers) -> tuple[dict[str, float], str]:
-        """Return the records per second of hops, by the positions of the look before, or by a worker here."""
+    async def _verdicts(
+        self, client: Client, pipeline: Pipeline, limits: Mapping[TopicPartition, Bounds]
+    ) -> VerdictsProgress | None:
+        """Return what a pipeline's topic of verdicts holds; None: its output has none.
+
+        Raises:
+            RebuildError: The group of `materialize` could not be asked within `ASK_S`.
+        """
+        topic = pipeline.verdicts
+        if topic is None:
+            return None
+        partitions = [TopicPartition(topic, number) for number in client.partitions(topic)]
+        if not partitions:
+            return VerdictsProgress(topic)
+        sizes = await topic_bytes(client, partitions)
+        done = await committed(client, materialize_group(self._settings, pipeline), partitions, ASK_S)
+        known = [limits[tp] for tp in partitions if tp in limits]
+        # The last offset is a transaction's marker: nothing is to be read there.
+        behind = [max(0, limits[tp].stable - 1 - offset) for tp, offset in done.items() if tp in limits]
+        return VerdictsProgress(
+            topic,
+            sizes.get(topic),
+            sum(limit.stable - limit.start for limit in known) if len(known) == len(partitions) else None,
+            len(behind),
+            sum(behind) if behind else None,
+        )
+
+    def _rates(self, answers: _Answers) -> tuple[Mapping[str, float], str]:
+        """Return the records per second of hops, by the positions of the look before or by what workers say."""
         now_s, before = time.monotonic(), self._before
         self._before = now_s, answers.committed
         if before is not None:
             then_s, positions = before
             return _moved(self._all_hops(), positions, answers.committed, now_s - then_s), _BY_POSITIONS
-        first = await self._reading(answers)
-        if first is None:
+        if not answers.words.where or answers.group is None:
             return {}, ""
-        await asyncio.sleep(RATE_OVER_S)
-        second = await self._reading(answers)
-        seconds = time.monotonic() - now_s
-        if second is None:
-            return {}, ""
-        rates = {
-            hop: max(0, records - first.records.get(hop, 0)) / seconds
-            for hop, records in second.records.items()
-        }
-        others = 0 if answers.group is None else len(answers.group.members) - 1
-        return rates, f"the worker at {first.address}{f', not {others:,} others' if others else ''}"
-
-    async def _reading(self, answers: _Answers) -> WorkerReading | None:
-        return await worker_reading(self._settings, answers.group, {hop.name for hop in self._all_hops()})
+        return answers.words.rates, answers.words.measured_by(len(answers.group.members))
 
     # ------------------------------------------------------------------ what comes of it
 
@@ -272,15 +337,14 @@ class StatusInspector:
             for hop in self._hops[pipeline.name]
         ]
         topics = {pipeline.source, *(topic for _, topic in topics_of(self._settings, pipeline))}
-        heard_of = answers.heard.get(pipeline.name, WorkerWords([], []))
         found = PipelineProgress(
             pipeline,
             hops,
             [each for each in answers.open if each.partition.topic in topics],
             answers.quarantines.get(pipeline.quarantine or "", QuarantineLook()).of(pipeline.source),
             answers.verdicts.get(pipeline.name),
-            escaped=heard_of.escaped,
-            states=heard_of.states,
+            escaped=answers.words.escaped.get(pipeline.name, ()),
+            states=answers.words.states.get(pipeline.name, ()),
         )
         if self._plan is None:
             return found
@@ -300,8 +364,16 @@ class StatusInspector:
             [self._partition(tp, changelog, answers) for tp in partitions],
             changelog,
             answers.sizes.get(changelog),
-            local_bytes(self._settings, hop.name),
+            self._local_bytes(hop.name),
         )
+
+    def _local_bytes(self, hop: str) -> list[int]:
+        """Return the bytes of a hop's state in each worker's folder on this machine that has some."""
+        worker = self._settings.worker
+        try:
+            return [size for size in sizes(worker.state_dir, worker.application_id, [hop]) if size]
+        except OSError:  # a worker deletes files meanwhile, or others may not look
+            return []
 
     @staticmethod
     def _partition(tp: TopicPartition, changelog: str, answers: _Answers) -> PartitionProgress:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from processor.inspection.status.facts import QuarantineExample, QuarantineLook, QuarantineTally
 from processor.kafka.offsets import offsets_at
 from processor.kafka.plain.consumer import read_spans
+from schemas.redriven import REDRIVEN
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -112,6 +113,8 @@ def tallied(records: Iterable[tuple[TopicPartition, Seen]], since_ms: int) -> li
     newest: dict[tuple[str, str], QuarantineExample] = {}
     for tp, (_, _, headers, timestamp_ms, offset) in records:
         said = {name: (value or b"").decode(errors="replace") for name, value in headers}
+        if REDRIVEN.decode() in said and ERROR not in said:
+            continue  # a note, and no record
         source = said.get(SOURCE, "")
         kind = said.get(ERROR, "not written by a worker"), source.rsplit(":", 2)[0]
         (recent if timestamp_ms >= since_ms else older)[kind] += 1

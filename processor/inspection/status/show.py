@@ -1,17 +1,20 @@
-"""Draws what is known of an application for people: a sentence per pipeline, then tables.
+"""Renders what is known of an application: a sentence per pipeline, then tables, or JSON objects.
 
-What nothing is known of has no table. Tables of many partitions show those that are worst.
+What nothing is known of has no table. Tables of many partitions show those that are worst. docs/status.md
+explains each field of the objects: times are ms since 1970, sizes bytes; what is not known is null.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group as Stack
 from rich.text import Text
 
 from processor.config.visible import visible
-from processor.inspection.status.say import Level, age_s, sentence
+from processor.inspection.findings import Level
+from processor.inspection.status.facts import age_s, sentence
 from processor.ops.number_table import NumberTable
 from processor.ops.status_text import count, duration, short, size
 
@@ -26,7 +29,9 @@ if TYPE_CHECKING:
         HopProgress,
         PartitionProgress,
         PipelineProgress,
+        QuarantineTally,
     )
+    from processor.kafka.group.description import DescribedMember
     from processor.kafka.transactions.listing import OpenTransaction
 
 MOST_PARTITIONS = 32
@@ -78,8 +83,7 @@ def _workers(application: ApplicationProgress, hops: Sequence[HopProgress]) -> I
     ]
     words = f"group {group.group_id}: {group.state}, {count(len(rows), 'member')}"
     yield _line(words, "dim")
-    if rows:
-        yield _grid(("worker", "member", "host", "slots", "partitions"), rows, right=(4,))
+    yield from _grid(("worker", "member", "host", "slots", "partitions"), rows, right=(4,))
 
 
 def _partitions(application: ApplicationProgress, hops: Iterable[HopProgress]) -> Iterator[RenderableType]:
@@ -104,19 +108,18 @@ def _partitions(application: ApplicationProgress, hops: Iterable[HopProgress]) -
             )
             for each in shown
         ]
-    if rows:
-        titles = (
-            "pipeline",
-            "partition",
-            "worker",
-            "position",
-            "last stable",
-            "end",
-            "lag",
-            "lag to end",
-            "commit",
-        )
-        yield _grid(titles, rows, right=(1, 3, 4, 5, 6, 7), marked={"nobody"})
+    titles = (
+        "pipeline",
+        "partition",
+        "worker",
+        "position",
+        "last stable",
+        "end",
+        "lag",
+        "lag to end",
+        "commit",
+    )
+    yield from _grid(titles, rows, right=(1, 3, 4, 5, 6, 7), marked=frozenset({"nobody"}))
     if left:
         yield Text(f"and {count(left, 'partition')} more; --json has them all", style="dim")
 
@@ -140,7 +143,9 @@ def _states(hops: Iterable[HopProgress]) -> Iterator[RenderableType]:
         )
         for hop in hops
     ]
-    yield _grid(("pipeline", "changelog", "its size", "state on this machine", "records/s"), rows, right=(2, 3))
+    yield from _grid(
+        ("pipeline", "changelog", "its size", "state on this machine", "records/s"), rows, right=(2, 3)
+    )
 
 
 def _verdicts(application: ApplicationProgress) -> Iterator[RenderableType]:
@@ -157,8 +162,9 @@ def _verdicts(application: ApplicationProgress) -> Iterator[RenderableType]:
         for pipeline in application.pipelines
         if (verdicts := pipeline.verdicts) is not None
     ]
-    if rows:
-        yield _grid(("pipeline", "verdicts", "its size", "offsets retained", "materialize"), rows, right=(2, 3))
+    yield from _grid(
+        ("pipeline", "verdicts", "its size", "offsets retained", "materialize"), rows, right=(2, 3)
+    )
 
 
 def _transactions(application: ApplicationProgress) -> Iterator[RenderableType]:
@@ -174,9 +180,8 @@ def _transactions(application: ApplicationProgress) -> Iterator[RenderableType]:
         for pipeline in application.pipelines
         for each in pipeline.open
     ]
-    if rows:
-        titles = ("pipeline", "open transaction in", "from offset", "transactional id", "open for", "state")
-        yield _grid(titles, rows, right=(2,))
+    titles = ("pipeline", "open transaction in", "from offset", "transactional id", "open for", "state")
+    yield from _grid(titles, rows, right=(2,))
 
 
 def _quarantines(application: ApplicationProgress) -> Iterator[RenderableType]:
@@ -193,9 +198,8 @@ def _quarantines(application: ApplicationProgress) -> Iterator[RenderableType]:
         for pipeline in application.pipelines
         for tally in pipeline.quarantine.tallies
     ]
-    if rows:
-        titles = ("pipeline", "quarantined", "last hour", "before", "newest", "its source", "detail")
-        yield _grid(titles, rows, right=(2, 3))
+    titles = ("pipeline", "quarantined", "last hour", "before", "newest", "its source", "detail")
+    yield from _grid(titles, rows, right=(2, 3))
 
 
 def _topics(pipelines: Iterable[PipelineProgress]) -> Iterator[RenderableType]:
@@ -217,20 +221,23 @@ def _line(text: str, style: str) -> Text:
 
 def _grid(
     titles: Sequence[str],
-    rows: Iterable[Sequence[str]],
+    rows: Sequence[Sequence[str]],
     right: Iterable[int],
-    marked: frozenset[str] | set[str] = frozenset(),
-) -> NumberTable:
-    """Return a table; columns in ``right`` hold numbers, rows with a word of ``marked`` are a problem."""
-    numbers = set(right)
-    grid = NumberTable()
-    for index, title in enumerate(titles):
-        grid.add_column(title, justify="right" if index in numbers else "left")
+    marked: frozenset[str] = frozenset(),
+) -> Iterator[NumberTable]:
+    """Yield a table, where there are rows; those with a word of ``marked`` are a problem.
+
+    Columns in ``right`` hold numbers.
+    """
+    grid = NumberTable(*titles)
+    for index in right:
+        grid.columns[index].justify = "right"
     for row in rows:
         style = STYLES[Level.PROBLEM] if marked & set(row) else ""
         # As text: brackets in a detail are no markup.
         grid.add_row(*(Text(visible(cell)) for cell in row), style=style)
-    return grid
+    if rows:
+        yield grid
 
 
 def _since(transaction: OpenTransaction, now_ms: int) -> str:
@@ -248,3 +255,97 @@ def _number(number: int | None) -> str:
 
 def _list(numbers: Iterable[int]) -> str:
     return ", ".join(map(str, numbers))
+
+
+# -------------------------------------------------------------------- for programs
+
+
+def application_fields(application: ApplicationProgress) -> dict[str, Any]:
+    """Return the object about the group and its workers."""
+    group = application.group
+    hops = [hop for pipeline in application.pipelines for hop in pipeline.hops]
+    return {
+        "kind": "group",
+        "group": application.application_id,
+        "at_ms": application.at_ms,
+        "reachable": not application.unreachable,
+        "state": None if group is None else group.state,
+        "workers": None if group is None else [_worker_fields(each, hops) for each in group.members],
+        "notes": list(application.notes) + ([application.unreachable] if application.unreachable else []),
+    }
+
+
+def pipeline_fields(pipeline: PipelineProgress, application: ApplicationProgress) -> dict[str, Any]:
+    """Return the object about a pipeline."""
+    said = sentence(pipeline, application)
+    return {
+        "kind": "pipeline",
+        "pipeline": pipeline.pipeline.name,
+        "at_ms": application.at_ms,
+        "observing": pipeline.pipeline.observe,
+        "level": str(said.level),
+        "says": said.text,
+        "hops": [_hop_fields(each) for each in pipeline.hops],
+        "states": list(pipeline.states),
+        "escaped": list(pipeline.escaped),
+        "open_transactions": [_transaction_fields(each, application.at_ms) for each in pipeline.open],
+        "quarantine": list(map(_tally_fields, pipeline.quarantine.tallies)),
+        "quarantine_cut": pipeline.quarantine.cut,
+        "verdicts": None if pipeline.verdicts is None else asdict(pipeline.verdicts),
+        "missing_topics": list(pipeline.missing),
+        "problems": list(map(_problem_fields, pipeline.problems)),
+        "warnings": list(map(_problem_fields, pipeline.warnings)),
+    }
+
+
+def _tally_fields(tally: QuarantineTally) -> dict[str, Any]:
+    said = asdict(tally)
+    del said["source_topic"]  # that of the pipeline; the example says it, too
+    return said
+
+
+def _worker_fields(member: DescribedMember, hops: list[HopProgress]) -> dict[str, Any]:
+    return {
+        "worker": member.name,
+        "client_id": member.client_id,
+        "host": member.host,
+        "slots": {hop.name: member.slots_of(hop.source) for hop in hops},
+        "partitions": {
+            hop.name: [tp.partition for tp in member.assigned if tp.topic == hop.source] for hop in hops
+        },
+    }
+
+
+def _hop_fields(hop: HopProgress) -> dict[str, Any]:
+    return {
+        "hop": hop.name,
+        "source": hop.source,
+        "lag": hop.lag,
+        "records_per_s": None if hop.records_per_s is None else round(hop.records_per_s, 1),
+        "changelog": hop.changelog,
+        "changelog_bytes": hop.changelog_bytes,
+        "local_bytes": list(hop.local_bytes),
+        "partitions": [_partition_fields(each) for each in hop.partitions],
+    }
+
+
+def _partition_fields(partition: PartitionProgress) -> dict[str, Any]:
+    fields = asdict(partition)
+    number = fields.pop("number")
+    return {"partition": number, **fields, "lag": partition.lag, "lag_to_end": partition.lag_to_end}
+
+
+def _transaction_fields(transaction: OpenTransaction, now_ms: int) -> dict[str, Any]:
+    age = age_s(transaction, now_ms)
+    fields = asdict(transaction)
+    topic, number = fields.pop("partition")
+    return {
+        "topic": topic,
+        "partition": number,
+        **fields,
+        "age_s": None if age is None else round(age, 1),
+    }
+
+
+def _problem_fields(problem: Problem) -> dict[str, str]:
+    return {"key": problem.key, "message": problem.message}

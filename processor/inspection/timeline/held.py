@@ -24,7 +24,6 @@ from processor.engine.ids.clock import NEVER
 from processor.engine.ids.page import BACKFILLED
 from processor.engine.repartition import partition_and_offset
 from processor.errors import SeqmarkError, StopError
-from processor.inspection.explain.story import RecordRef
 from processor.inspection.timeline.wanted import KeyMatcher
 from processor.judges.asked_id import asked_words, hash_of
 from processor.judges.committed import RememberedRecord, living
@@ -37,6 +36,7 @@ from processor.kafka.topics.plan import changelog_topic
 from processor.ops.web_port import machine
 from processor.state.changelog import brought_rows, rows_under
 from processor.wire.decode import Decoder
+from processor.wire.receipt_values import RecordRef
 from processor.worker.web.others import MOST_WORKERS, bounded, session_to_workers, web_address
 from schemas.changelog.ids import ID_BLOCK_KIND, IDS_KEY, IdState
 from schemas.changelog.values import BROUGHT_KIND, ORIGIN_KEY, CorruptStateError
@@ -64,7 +64,7 @@ CHANGELOG = "changelog"
 
 
 class HeldRecord(NamedTuple):
-    """A record by which an id is remembered; None where only a filter that is not confirmed knows the id.
+    """A record by which an id is remembered; None where only a filter knows the id.
 
     Where only the owner is None, a backfill has brought the id. ``kinds``: what its words were taken for.
     """
@@ -374,8 +374,8 @@ class ChangelogSearch:
 def _record(pipeline: Pipeline, number: int, found: RememberedRecord, window_ms: int) -> HeldRecord:
     if found.owner is None or found.reading_ms is None or not pipeline.id_dedup:
         return HeldRecord(None, None, None)
-    if pipeline.id_dedup.backend == "bloom" and not pipeline.id_dedup.bloom_options.confirm:
-        # Filters that nobody confirms drop by what they say, whosever it was.
+    if pipeline.id_dedup.backend == "bloom":
+        # Filters drop by what they say, whosever it was.
         return HeldRecord(None, None, found.reading_ms + window_ms)
     if found.owner == BACKFILLED:
         return HeldRecord(None, found.reading_ms, found.reading_ms + window_ms)

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from processor.inspection.explain.explainer import Explainer
-    from processor.inspection.explain.story import RecordRef, Story
+    from processor.inspection.explain.story import Story
     from processor.inspection.timeline.held import HeldPartition
     from processor.inspection.timeline.scan import Sighting, Sightings
+    from processor.wire.receipt_values import RecordRef
 
 
 class ToldRecord(NamedTuple):

@@ -12,9 +12,10 @@ from processor.ops.status_text import count
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from processor.inspection.explain.story import RecordRef, Story
+    from processor.inspection.explain.story import Story
     from processor.inspection.timeline.held import HeldPartition, HeldRecord
     from processor.inspection.timeline.line import Timeline, ToldRecord
+    from processor.wire.receipt_values import RecordRef
 
 _MOST_SHOWN = 3
 """Names of fields that differ."""

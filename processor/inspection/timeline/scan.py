@@ -15,8 +15,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from processor.inspection.explain.lookup.entries import quarantined, receipt_at
-from processor.inspection.explain.story import RecordRef
 from processor.inspection.go_on import NoteAndGoOn
 from processor.inspection.timeline.wanted import rows_of
 from processor.kafka.client import TopicPartition
@@ -24,6 +22,8 @@ from processor.kafka.offsets import bounds, offsets_at
 from processor.kafka.reader import PartitionReader
 from processor.kafka.topics.plan import Purpose
 from processor.wire.decode import Decoder
+from processor.wire.quarantine import QuarantineNote
+from processor.wire.receipt_values import ReceiptValue, RecordRef
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -296,9 +296,9 @@ class Scan:
         if role is Purpose.SOURCE:
             return ref
         if role is Purpose.DUPLICATES:
-            said = receipt_at(columns, row)
+            said = ReceiptValue.at(columns, row)
             return said.source if said is not None and said.pipeline == pipeline.name else None
         if role is Purpose.QUARANTINE:
-            aside = quarantined(columns, row)
+            aside = QuarantineNote.at(columns, row)
             return aside.source if aside is not None and aside.source.topic == pipeline.source else None
         return None

@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.extract.ids import MOST_PART_BYTES, ContentPart, IdExtractor, IdTextForm, ValuePart
+from processor.engine.extract.ids import MOST_PART_BYTES, IdExtractor
+from processor.engine.extract.json_matches import BARE, JsonRules
+from processor.engine.extract.normalise import IdTextForm
+from processor.engine.extract.parts import ContentPart, ValuePart, plain_parts
 from processor.errors import ConfigError, Problem
 from processor.judges.asked_id import MOST_ALTERNATIVES, AskedPart, asked_ids, field_values, hash_of
-from processor.judges.ids import parts_of
+from processor.judges.ids import json_rules_of, parts_of
 from processor.wire.receipts import LEAST_CUT_BYTES
 
 if TYPE_CHECKING:
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
-    from processor.engine.extract.ids import Part
+    from processor.engine.extract.parts import Part
     from processor.judges.asked_id import AskedId
     from schemas.config import Pipeline
 
@@ -43,16 +46,18 @@ class HashMatcher:
         parts: What is read of each record.
         wanted: The lists, at least one.
         secret: By which contents among them were hashed; any other where there are none.
+        rules: How values are read.
     """
 
     parts: Sequence[Part]
     wanted: Sequence[AskedId]
     secret: bytes = _KEY
+    rules: JsonRules = BARE
     _extractor: IdExtractor = field(init=False, repr=False)
     _hashes: NDArray[np.uint64] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_extractor", IdExtractor(self.parts, self.secret))
+        object.__setattr__(self, "_extractor", IdExtractor(self.parts, self.secret, rules=self.rules))
         hashes = np.concatenate([hash_of(each, self.secret) for each in self.wanted])
         object.__setattr__(self, "_hashes", hashes)
 
@@ -115,14 +120,15 @@ class Wanted:
         """
         if self.key is not None:
             return [KeyMatcher(self.key)]
+        rules = json_rules_of(pipeline.dedup)
         if self.fields:
-            return [HashMatcher([ValuePart(each) for each in self.pointers], self.fields)]
+            return [HashMatcher([ValuePart(each) for each in self.pointers], self.fields, rules=rules)]
         dedup = pipeline.id_dedup
         assert dedup is not None  # noqa: S101 - ids are asked for of such pipelines only
         parts = parts_of(dedup)
         if not self.by_content:
-            return [HashMatcher(parts, self.ids)]
-        return [] if secret is None else [HashMatcher(parts, self.ids, secret)]
+            return [HashMatcher(parts, self.ids, rules=rules)]
+        return [] if secret is None else [HashMatcher(parts, self.ids, secret, rules)]
 
     def of_receipts(self) -> list[Matcher]:
         """Return what finds receipts and notes; none where they do not say it."""
@@ -171,7 +177,7 @@ def wanted_id(pipeline: Pipeline, words: Sequence[str]) -> Wanted:
         ids = asked_ids(parts, words)
     except ValueError as error:
         raise ConfigError([Problem("--id", f"pipeline {pipeline.name}: {error}")]) from error
-    if pipeline.routed and any(isinstance(part, ContentPart) for part in parts):
+    if pipeline.routed and any(isinstance(part, ContentPart) for part in plain_parts(parts)):
         raise ConfigError(
             [Problem("--id", "a routed content cannot be looked for: ask for a position, or --key")]
         )

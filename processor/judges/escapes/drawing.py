@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from processor.engine.ids.passes import Passes, drawn
-from processor.judges.escapes.statements import ROW_BYTES, Covered
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
+ROW_BYTES = 25
+"""Of a record that was judged: lot, fingerprint, reading, kind."""
 MOST_COMMITS = 4_096
 """Of partitions: a second's, where each of a hundred commits every 25 ms."""
 
@@ -56,6 +57,32 @@ class JudgedCommit(NamedTuple):
     rows: int
 
 
+class Span(NamedTuple):
+    """What a partition's clock went through, all of it known.
+
+    Attributes:
+        level: Of the ids of this level's sample.
+        from_ms: Where it began.
+        to_ms: Where it ended.
+    """
+
+    level: int
+    from_ms: int
+    to_ms: int
+
+
+class Drawn(NamedTuple):
+    """What transactions have committed, of the ids in the sample.
+
+    Attributes:
+        spans: By partition.
+        passes: In the order in which they committed.
+    """
+
+    spans: dict[int, Span]
+    passes: Passes
+
+
 class Undrawn:
     """What has committed and is not drawn from yet, in bounded memory.
 
@@ -83,32 +110,20 @@ class Undrawn:
         self._all.append(judged)
         self._rows += judged.rows
 
-    def draw(self, level: int, key: NDArray[np.uint64]) -> list[Covered]:
-        """Draw from all, once; return what is covered, once per partition.
+    def draw(self, level: int, key: NDArray[np.uint64]) -> Drawn:
+        """Draw from all, once.
 
         Args:
             level: Of the sample.
             key: uint64[2], of the hash of its ids.
         """
         judged, self._all, self._rows = self._all, [], 0
-        return list(_draw(judged, level, key)) if judged else []
-
-
-def _draw(judged: Sequence[JudgedCommit], level: int, key: NDArray[np.uint64]) -> Iterator[Covered]:
-    """Yield what is covered by transactions, given in the order in which they committed; once per partition."""
-    spans: dict[int, tuple[int, int, int]] = {}
-    for each in judged:
-        above, from_ms, _ = spans.get(each.partition, (level, each.from_ms, 0))
-        spans[each.partition] = max(above, each.level), from_ms, each.to_ms
-    pieces = [(each.partition, piece) for each in judged for piece in each.pieces]
-    passes = _drawn(pieces, level, key)
-    order = np.argsort(passes.partition, kind="stable")
-    passes = Passes._make(column[order] for column in passes)
-    numbers = sorted(spans)
-    begins = np.searchsorted(passes.partition, numbers).tolist()
-    ends = [*begins[1:], passes.key.size]
-    for number, begin, end in zip(numbers, begins, ends, strict=True):
-        yield Covered(number, *spans[number], passes.part(slice(begin, end)))
+        spans: dict[int, Span] = {}
+        for each in judged:
+            above, from_ms, _ = spans.get(each.partition, (level, each.from_ms, 0))
+            spans[each.partition] = Span(max(above, each.level), from_ms, each.to_ms)
+        pieces = [(each.partition, piece) for each in judged for piece in each.pieces]
+        return Drawn(spans, _drawn(pieces, level, key))
 
 
 def _drawn(pieces: Sequence[tuple[int, JudgedPiece]], level: int, key: NDArray[np.uint64]) -> Passes:

@@ -1,16 +1,13 @@
-"""Estimates from a sample of ids how many duplicates escaped, with an interval.
+"""Estimates from a sample of ids how many duplicates escaped, and how many at least.
 
 An escaped duplicate that was seen in a sample of 2^-L of all ids stands for 2^L (Horvitz and
 Thompson, 1952). Ids are drawn, not duplicates: all that one id has let escape is seen, or nothing of
 it. So the variance is that of whole ids: the n-th of one id that is seen with weight w adds
 w (w - 1) (2 n - 1) to it, which sums up to the w (w - 1) n^2 of n seen.
 
-The interval is of gamma quantiles with the mean and variance of the estimate (Fay and Feuer, 1997),
-which holds for few and unequal weights, too. The variance is that of the ids that were drawn, and says
-nothing of those that were not: a few that let dozens escape each are most probably missed, all of them.
-So the upper end allows for one more id that has let as many escape as an id can (see `unseen`). The
-quantiles are those of 99 %: 5.3 times that one id are allowed for where nothing was seen, and where much
-was seen 3.6 times; so many ids are missed altogether once in 200 and once in 37 samples.
+The least is a quantile of the gamma distribution with the mean and variance of the estimate (Fay and Feuer,
+1997), which holds for few and unequal weights, too. There is no most: of ids that were not drawn, and of
+copies in partitions of other workers, nothing is known.
 """
 
 from __future__ import annotations
@@ -28,29 +25,15 @@ if TYPE_CHECKING:
 BIN_WINDOWS = 0.05
 """How exactly gaps are kept: a proposed window is at most a twentieth of the present one too long."""
 _QUANTILE = 2.576
-"""Of the normal distribution, for 99 %."""
+"""Of the normal distribution, for 99.5 %."""
 
 
-def interval(estimate: float, variance: float, unseen: float) -> tuple[float, float]:
-    """Return the ends of the interval.
-
-    Args:
-        estimate: Sum of the weights of what was seen.
-        variance: Of the estimate.
-        unseen: What one more id can add to the estimate, at most; 0: all ids are in the sample.
-    """
-    if not unseen:
-        return estimate, estimate
-    lower = _gamma(estimate, variance, -_QUANTILE) if estimate else 0.0
-    return lower, _gamma(estimate + unseen, variance + unseen * unseen, _QUANTILE)
-
-
-def _gamma(mean: float, variance: float, normal: float) -> float:
-    """Return a quantile of a gamma distribution (Wilson and Hilferty, 1931; within 1 % from shape 1 on)."""
+def least(estimate: float, variance: float) -> float:
+    """Return the lower end of an estimate (Wilson and Hilferty, 1931; within 1 % from shape 1 on)."""
     if not variance:
-        return mean
-    ninth = variance / (9 * mean * mean)
-    return mean * float(max(0.0, 1 - ninth + normal * math.sqrt(ninth))) ** 3
+        return estimate
+    ninth = variance / (9 * estimate * estimate)
+    return estimate * float(max(0.0, 1 - ninth - _QUANTILE * math.sqrt(ninth))) ** 3
 
 
 class EscapeEstimate:
@@ -83,19 +66,17 @@ class EscapeEstimate:
         place = np.clip((gap_windows / BIN_WINDOWS).astype(np.int64), 0, self._bins.size - 1)
         np.add.at(self._bins, place, weight)
 
-    def count(self, unseen: float) -> EscapedCount:
-        """Return what there is to say; ``unseen``: what one more id can add to the estimate, at most."""
-        lower, upper = interval(self._estimate, self._variance, unseen)
+    def count(self) -> EscapedCount:
+        """Return what there is to say."""
         if not self._seen:
-            return EscapedCount(upper=upper)
+            return EscapedCount()
         below = np.cumsum(self._bins)
         reached = [float(below[round(each / BIN_WINDOWS) - 1]) for each in BUCKETS]
         caught = int(np.searchsorted(below, CAUGHT_SHARE * self._estimate * (1 - 1e-12)))
         return EscapedCount(
             self._seen,
             self._estimate,
-            max(lower, self._seen),
-            upper,
+            max(least(self._estimate, self._variance), self._seen),
             tuple(zip(BUCKETS, reached, strict=True)),
             self._gap_sum,
             self._first,

@@ -1,14 +1,14 @@
 """Keeps the sample of one pipeline's ids, thins it, and counts what escapes in it.
 
-All that passes of the ids in the sample is known from some reading of each partition's clock on, by
-level: ``since``. A pair of passes is seen at a level if both were taken in since then, so the least such
+All that this worker has let pass of the ids in the sample is known from some reading of each partition's clock
+on, by level: ``since``. A pair of passes is seen at a level if both were taken in since then, so the least such
 level says for how many a pair stands, whatever the sample was thinned to before or between. The level
 rises where the sample outgrows its memory, or its rows the processor; it falls again, with a fresh
 ``since``, where both have much room.
 
 Invariants: nothing here is judged by, and nothing here raises: the first thing that goes wrong switches
 the gauge off, and says so once. Passes count when their transaction has committed. Memory is bounded,
-20 MB for all pipelines of a worker together, growing included (`MOST_SLOTS`, `WAITING_ROWS`).
+18 MB for all pipelines of a worker together, growing included (`MOST_SLOTS`, `WAITING_ROWS`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from processor.engine.bytes.siphash import words_of_key
 from processor.engine.ids.passes import (
     BEFORE_AT,
     BEFORE_PARTITION,
@@ -40,8 +41,6 @@ from processor.engine.ids.passes import (
 )
 from processor.judges.escapes.drawing import Undrawn
 from processor.judges.escapes.estimate import EscapeEstimate
-from processor.judges.escapes.statements import Statements
-from processor.judges.escapes.unseen import UnseenBounds
 from processor.ops.escaped import HORIZON_WINDOWS, EscapeReason, EscapeReport
 
 if TYPE_CHECKING:
@@ -49,8 +48,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from processor.judges.escapes.drawing import JudgedCommit
-    from processor.judges.escapes.statements import Covered
+    from processor.judges.escapes.drawing import Drawn, JudgedCommit, Span
 
 log = logging.getLogger(__name__)
 
@@ -73,17 +71,10 @@ CALM_S = 60.0
 ROOM = 1 / 8
 """With so much of memory and rate in use or less for `CALM_S` the sample takes in twice as many ids."""
 WAITING_ROWS = 2**16
-"""Of passes that nobody has taken in yet, 1.6 MB, and as many that others have not been told.
-
-What would be more is left out, and known to be. Shared out over pipelines as slots are."""
+"""Of what was judged and is not taken in yet, 1.6 MB; shared out over pipelines as slots are."""
 ESCAPES = 4_096
 MOST_LEVEL = 40
-"""No stream is so large: what says it is deeper is made up."""
-SLOW_S = 0.05
-"""Of the processor, for what is heard at once; a thousand rows take 0.2 ms, making room 10 ms."""
-SLOW_TIMES = 5
-"""Loading the kernels is slow, too: once each."""
-_HASH = np.uint64(2**58 - 1)
+"""No stream is so large: ids that are deeper are made up."""
 NEVER = 2**62
 """In place of a reading: not known since any."""
 
@@ -95,12 +86,10 @@ class EscapeGauge:
         name: Of the pipeline.
         window_ms: How long an id is remembered.
         most_slots: A power of two.
-        most_waiting: Rows; as many again may be unsaid.
+        most_waiting: Rows.
         clock: Monotonic seconds.
-        scattered: Whether an id can be in several partitions, as without ``route``.
 
     Attributes:
-        key: uint64[2], of the hash of ids in the sample.
         level: The sample has 2^-level of all ids.
         most_waiting: So many rows may wait.
         off: Whether it has failed.
@@ -110,17 +99,13 @@ class EscapeGauge:
         self,
         name: str,
         window_ms: int,
-        key: NDArray[np.uint64],
         most_slots: int = MOST_SLOTS,
         most_waiting: int = WAITING_ROWS,
         clock: Callable[[], float] = time.monotonic,
-        *,
-        scattered: bool = True,
     ) -> None:
         self.name = name
         self.level = 0
         self.off = False
-        self.shared = False
         self.failures = 0
         self._window_ms = window_ms
         self._horizon_ms = HORIZON_WINDOWS * window_ms
@@ -131,27 +116,17 @@ class EscapeGauge:
         self._rows_at_s = self._calm_at_s = clock()
         self._rows = 0.0
         self._estimates = {reason: EscapeEstimate() for reason in EscapeReason}
-        self._unseen = UnseenBounds(window_ms, scattered=scattered)
-        self._slow = 0
-        # Odd, so that it can be undone: different keys stay different.
-        self._secret = np.frombuffer(os.urandom(24), np.uint64) | np.uint64(1)
-        self._added: set[int] = set()
-        self._telling = False
-        self.begin(key)
+        # Nobody knows it, so whoever chooses ids cannot have them begin at one slot.
+        self._key = words_of_key(os.urandom(16))
+        self._forget()
 
-    def begin(self, key: NDArray[np.uint64]) -> None:
-        """Forget the sample, and hash ids with a key from now on; what was counted stays."""
-        self.key = key
+    def _forget(self) -> None:
+        """Begin without a sample; what was counted stays."""
         self._table = PassTable.empty(min(FIRST_SLOTS, self._most_slots))
         self._count = 0
         self._since: dict[int, NDArray[np.int64]] = {}
         self._clocks: dict[int, int] = {}
         self._undrawn = Undrawn(self.most_waiting // 4)
-        self._waiting = Statements(self.most_waiting)
-        self._unsaid = Statements(self.most_waiting)
-        # What was committed by now is in no sample.
-        for partition in self._added:
-            self.lose(partition)
 
     # ------------------------------------------------- called while records are judged
 
@@ -171,105 +146,43 @@ class EscapeGauge:
         if not self.off:
             self.off = True
             log.warning("%s: the escape gauge is off from here on, nothing else is: %r", self.name, error)
-            self.begin(self.key)
+            self._forget()
 
-    # ------------------------------------------------- what has been judged or heard
+    # ------------------------------------------------- what has been judged
 
     def judged(self, judged: JudgedCommit) -> None:
-        """Draw from what this worker has committed; a little later, together with what else it commits."""
+        """Take in what was committed; a little later, together with what else is."""
         if not self.off:
             self._undrawn.add(judged)
             if self._undrawn.full:
-                self._draw()
-
-    def _draw(self) -> None:
-        for covered in self._undrawn.draw(self.level, self.key):
-            self.add(covered)
-
-    def add(self, covered: Covered) -> None:
-        """Take in what is covered of this worker's commits; a little later, see `keep_up`."""
-        if self.off:
-            return
-        self._added.add(covered.partition)
-        self._waiting.add(covered)
-        if self._telling:
-            self._unsaid.add(covered)
-        else:
-            self._unsaid.skip(covered.partition)
-
-    def hear(self, covered: Covered) -> None:
-        """Take in at once what another worker says, or what one has said before this one was started.
-
-        The latter before the first `keep_up`: what was covered first is taken in first.
-        """
-        if self.off:
-            return
-        began_s = time.thread_time()
-        try:
-            self._take([covered])
-        except Exception as error:  # noqa: BLE001 - a statistic must never end a worker
-            self.fail(error)
-        self._slow += time.thread_time() - began_s > SLOW_S
-        if self._slow == SLOW_TIMES:
-            self.fail(RuntimeError("what other workers say takes too long"))
-
-    def resume(self, level: int) -> None:
-        """Go on with a sample that was thinned already."""
-        self.level = max(self.level, min(level, MOST_LEVEL))
-
-    def lose(self, partition: int) -> None:
-        """Note that something of a partition was left out: what is known of it begins anew."""
-        # What committed before it is behind it else.
-        self._draw()
-        self._waiting.skip(partition)
-        self._unsaid.skip(partition)
-
-    def tell(self, *, tells: bool) -> None:
-        """Keep what others are to be told from now on, or no longer."""
-        self._telling = tells
-        if not tells:
-            self._unsaid.take()
-            # Nobody knows which message has arrived.
-            for partition in self._added:
-                self._unsaid.skip(partition)
-
-    def unsaid(self) -> list[Covered]:
-        """Return what others have not been told, once."""
-        self._draw()
-        return self._unsaid.take()
+                self.keep_up()
 
     def keep_up(self) -> None:
-        """Take in what waits: now and then, between other work."""
+        """Take in what was committed: now and then, between other work."""
         if self.off:
             return
         try:
-            self._draw()
-            waiting = self._waiting.take()
-            self._take(waiting)
-            self._unseen.cover(waiting, self._since)
+            self.apply(self._undrawn.draw(self.level, self._key))
             self._densify()
         except Exception as error:  # noqa: BLE001 - a statistic must never end a worker
             self.fail(error)
 
-    def _take(self, waiting: list[Covered]) -> None:
-        """Take in what was covered at about the same time.
+    def apply(self, drawn: Drawn) -> None:
+        """Take in what was committed at about the same time.
 
         The clocks move when all of it is in: a partition that comes first must not have the ids of the others
         forgotten, which may be a horizon behind it where much is judged again.
         """
-        for covered in waiting:
-            self._cover(covered)
-        if some := [covered.passes for covered in waiting if covered.passes.key.size]:
-            self._sample(Passes.joined(some))
-        for covered in waiting:
-            self._move_clock(covered.partition, covered.to_ms)
+        for partition, span in drawn.spans.items():
+            self._cover(partition, span)
+        self._sample(drawn.passes)
+        for partition, span in drawn.spans.items():
+            self._move_clock(partition, span.to_ms)
 
     def _sample(self, passes: Passes) -> None:
-        depth = depth_of(passes.key)
-        wanted = np.flatnonzero((depth >= self.level) & (depth <= MOST_LEVEL))
-        if wanted.size < passes.key.size:
+        wanted = depth_of(passes.key) <= MOST_LEVEL
+        if not wanted.all():
             passes = Passes._make(each[wanted] for each in passes)
-        passes = passes._replace(key=self._scattered(passes.key))
         at = 0
         while at < passes.key.size:
             room = int(self._table.key.size * FULL) - self._count
@@ -288,37 +201,24 @@ class EscapeGauge:
             self._count += int(came)
             self._escaped(escapes[: int(escaped)])
 
-    def _scattered(self, key: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """Return keys as the table has them: whoever writes keys cannot tell which slots they begin at."""
-        first, factor, again = self._secret
-        mixed = (key ^ first) * factor & _HASH
-        mixed = (mixed ^ mixed >> np.uint64(29)) * again & _HASH
-        mixed ^= mixed >> np.uint64(29)
-        scattered: NDArray[np.uint64] = key & ~_HASH | np.maximum(mixed, np.uint64(1))
-        return scattered
-
     def _move_clock(self, partition: int, to_ms: int) -> None:
         self._clocks[partition] = max(self._clocks.get(partition, to_ms), to_ms)
 
-    def _cover(self, covered: Covered) -> None:
+    def _cover(self, partition: int, span: Span) -> None:
         """Note since when all of a partition is known."""
-        partition, level = covered.partition, max(covered.level, self.level)
-        if covered.anew:
-            self._since.pop(partition, None)
+        level = max(span.level, self.level)
         since = self._since.setdefault(partition, np.full(LEVELS, NEVER, np.int64))
         since[:level] = NEVER
-        np.minimum(since[level:], covered.from_ms, out=since[level:])
-        self._move_clock(partition, covered.from_ms)
-        # What is heard may be what a copy is compared with that was taken in before.
-        self._unseen.rise(level)
+        np.minimum(since[level:], span.from_ms, out=since[level:])
+        self._move_clock(partition, span.from_ms)
 
     def _escaped(self, escapes: NDArray[np.int64]) -> None:
         if not len(escapes):
             return
         seen_at = self._least_level(escapes[:, BEFORE_PARTITION], escapes[:, BEFORE_AT])
-        # The copy, too, where its partition was not watched all the time.
+        # The copy, too: its partition's sample may be the thinner one.
         seen_at = np.maximum(seen_at, self._least_level(escapes[:, COPY_PARTITION], escapes[:, COPY_AT]))
-        known = (seen_at < LEVELS) & (escapes[:, DEPTH] >= seen_at)
+        known = escapes[:, DEPTH] >= seen_at
         escapes, weight = escapes[known], np.exp2(seen_at[known].astype(np.float64))
         gap = (escapes[:, COPY_AT] - escapes[:, BEFORE_AT]) / self._window_ms
         elsewhere = escapes[:, COPY_PARTITION] != escapes[:, BEFORE_PARTITION]
@@ -328,8 +228,7 @@ class EscapeGauge:
     def _least_level(self, partition: NDArray[np.int64], at: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the least level whose sample was whole in these partitions at these readings."""
         numbers, which = np.unique(partition, return_inverse=True)
-        unknown = np.full(LEVELS, NEVER, np.int64)
-        since = np.stack([self._since.get(number, unknown) for number in numbers.tolist()])
+        since = np.stack([self._since[number] for number in numbers.tolist()])
         level: NDArray[np.int64] = np.count_nonzero(since[which] > at[:, None], axis=1)
         return level
 
@@ -356,16 +255,12 @@ class EscapeGauge:
             move(table, floor, self.level, self._table)
         else:
             while left > THINNED * FULL * slots and self.level < MOST_LEVEL:
-                self._raise_level()
+                self.level += 1
+                for since in self._since.values():
+                    since[: self.level] = NEVER
                 left = int(remaining(table, floor, self.level))
             leave_out(table, floor, self.level)
         self._count = left
-
-    def _raise_level(self) -> None:
-        self.level += 1
-        self._unseen.rise(self.level)
-        for since in self._since.values():
-            since[: self.level] = NEVER
 
     def _densify(self) -> None:
         """Take in twice as many ids where there is much room."""
@@ -384,16 +279,11 @@ class EscapeGauge:
 
     def report(self) -> EscapeReport:
         """Return what there is to say now."""
-        counts = {reason: each.count(self._unseen.most(reason)) for reason, each in self._estimates.items()}
         return EscapeReport(
             self._window_ms / 1000,
-            counts,
+            {reason: each.count() for reason, each in self._estimates.items()},
             2.0**-self.level,
-            self._table.key.size * SLOT_BYTES
-            + self._undrawn.nbytes
-            + self._waiting.nbytes
-            + self._unsaid.nbytes,
-            self.shared,
+            self._table.key.size * SLOT_BYTES + self._undrawn.nbytes,
             self.failures,
             self.off,
         )

@@ -41,9 +41,9 @@ class IdSampler:
         self._gauge = gauge
         self._partition = partition
         self._kinds = np.full(len(Verdict), UNWANTED, np.uint8)
-        self._kinds[Verdict.PASS] = PassKind.OWN
+        self._kinds[Verdict.PASS] = PassKind.PASSED
         if collisions:
-            self._kinds[Verdict.COLLISION] = PassKind.OWN
+            self._kinds[Verdict.COLLISION] = PassKind.PASSED
         if renews:
             self._kinds[Verdict.DUPLICATE] = PassKind.RENEWED
         self._wanted = self._kinds != UNWANTED
@@ -92,9 +92,9 @@ class IdSampler:
             gauge.spend(rows.size)
         self._pieces.append(piece)
         self._rows += piece.lot.size
-        # Of the first rows and one whole piece behind them; from then on each piece thins the sample.
+        # Of the first rows and one whole piece behind them; from then on each piece thins the sample. What is
+        # left out is not counted.
         if self._rows > gauge.most_waiting * 3 // 4:
-            gauge.lose(self._partition)
             self._forget()
 
     def committed(self) -> None:

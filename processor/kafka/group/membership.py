@@ -23,6 +23,7 @@ from processor.errors import FencedError, RebuildError, StopError
 from processor.kafka.client import Client, KafkaCode, KafkaError, TopicPartition, by_topic, error_name
 from processor.kafka.group.assignor import SlotAssignor
 from processor.kafka.group.description import describe_group
+from processor.kafka.protocol.codes import Reaction, Request, reaction
 from processor.kafka.protocol.internals import (
     ConsumerRebalanceListener,
     GroupAuthorizationFailedError,
@@ -311,9 +312,12 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
             raise RebuildError("commit_offsets", f"offset commit: {error!r}") from error
         for _, partitions in response.topics:
             for _, code in partitions:
-                if code in (KafkaCode.ILLEGAL_GENERATION, KafkaCode.UNKNOWN_MEMBER_ID):
-                    raise FencedError(f"offset commit: {error_name(code)}")
-                # In the last phase of a rebalance the broker takes no commits. The group's offset then
-                # lags what the changelog says, and the changelog is the authority.
-                if code not in (KafkaCode.NONE, KafkaCode.REBALANCE_IN_PROGRESS):
-                    raise RebuildError("commit_offsets", f"offset commit: {error_name(code)}")
+                if code == KafkaCode.NONE:
+                    continue
+                match reaction(Request.GROUP_OFFSETS, code):
+                    case Reaction.FENCED:
+                        raise FencedError(f"offset commit: {error_name(code)}")
+                    case Reaction.REBUILD:
+                        raise RebuildError("commit_offsets", f"offset commit: {error_name(code)}")
+                    case _:
+                        pass

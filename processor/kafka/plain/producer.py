@@ -63,16 +63,6 @@ class _Lane:
     block_start: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Sending:
-    """How a stream is sent."""
-
-    compression: str = "lz4"
-    batch_bytes: int = BATCH_BYTES
-    rate: float | None = None
-    """Records per second in all; None: as fast as it goes."""
-
-
 async def open_source(
     kafka: Kafka, topic: str, partitions: int, configs: Mapping[str, str] | None = None
 ) -> int:
@@ -98,14 +88,14 @@ async def produce(
     kafka: Kafka,
     topic: str,
     stream: Sequence[StreamPartition],
-    sending: Sending,
+    rate: float | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[Truth]:
     """Send a stream, by partition number; return the truth of each partition, with the offsets it was given.
 
     See `send`.
     """
-    offsets = await send(kafka, topic, stream, sending, progress)
+    offsets = await send(kafka, topic, stream, rate, progress)
     return [
         Truth(found, part.passes, part.kind, part.faults) for found, part in zip(offsets, stream, strict=True)
     ]
@@ -115,26 +105,25 @@ async def send(
     kafka: Kafka,
     topic: str,
     partitions: Sequence[RecordSource],
-    sending: Sending,
+    rate: float | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[NDArray[np.int64]]:
     """Send records, by partition number; return the offsets that they were given.
 
-    Returns when the broker has acknowledged the last record. ``progress`` is called with the number of records
-    that were added to a batch.
+    Returns when the broker has acknowledged the last record. ``rate`` is in records per second in all, None: as
+    fast as it goes; ``progress`` is called with the number of records that were added to a batch.
 
     Raises:
         StopError: The broker refused a batch or cannot be reached.
     """
-    compression = None if sending.compression == "none" else sending.compression
     producer = AIOKafkaProducer(
         **client_options(kafka),
         client_id="seqmark-generate",
         enable_idempotence=True,
-        compression_type=compression,
-        max_batch_size=sending.batch_bytes,
+        compression_type="lz4",
+        max_batch_size=BATCH_BYTES,
         # What does not compress grows by a header and a little more.
-        max_request_size=max(1_048_576, 2 * sending.batch_bytes),
+        max_request_size=max(1_048_576, 2 * BATCH_BYTES),
         request_timeout_ms=_TIMEOUT_MS,
     )
     lanes = [
@@ -143,7 +132,7 @@ async def send(
     ]
     try:
         async with producer:
-            await _send(producer, topic, lanes, sending.rate, progress)
+            await _send(producer, topic, lanes, rate, progress)
     except KafkaError as error:
         raise StopError(f"producing to {topic} failed: {error!r}") from error
     return [lane.offsets for lane in lanes]

@@ -16,8 +16,9 @@ import numpy as np
 from processor.errors import StopError
 from processor.kafka.plain.topic_log import LogSpan, TopicLog
 from processor.wire.range_sums import RangeSums
-from schemas.verdicts.ranges import VerdictRanges, goes_with, unspoken
-from schemas.verdicts.record import UNKNOWN_TOPIC, CorruptVerdictError, VerdictRecord
+from processor.wire.verdict_walk import VerdictRun, VerdictWalk, values_of
+from schemas.verdicts.ranges import VerdictRanges, unspoken
+from schemas.verdicts.record import CorruptVerdictError, VerdictRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -125,27 +126,29 @@ class VerdictLog:
         return dict(known)
 
     def _last_end(self, number: int, start: int, stable: int) -> int:
-        """Return where the last range ends; looks backwards from the end, over ever more offsets."""
+        """Return where the last range ends; looks backwards from the end, over ever more offsets.
+
+        `NOWHERE` where there is none, or retention takes it as it is looked for.
+        """
         at, step = stable, _FIRST_STEP
         while at > start:
-            begin, end = max(start, at - step), NOWHERE
-            for offset, value in self._records(LogSpan(number, begin, at), accept_loss=True):
-                try:
-                    end = VerdictRecord.decode(value).end
-                except CorruptVerdictError as error:
-                    raise self._wrong(number, offset, error) from error
+            begin, end, last = max(start, at - step), NOWHERE, NOWHERE
+            for columns in self._records(LogSpan(number, begin, at), accept_loss=True):
+                for offset, value in values_of(columns):
+                    try:
+                        end, last = VerdictRecord.decode(value).end, offset
+                    except CorruptVerdictError as error:
+                        raise self._wrong(number, offset, error) from error
             if end != NOWHERE:
-                return end
+                # Where retention has taken it meanwhile, those behind it may be gone that were not read.
+                return end if self.verdicts.start(number) <= last else NOWHERE
             at, step = begin, step * 8
         return NOWHERE
 
-    def _records(self, span: LogSpan, *, accept_loss: bool) -> Iterator[tuple[int, bytes]]:
-        """Yield offset and value of the records of the topic of verdicts."""
+    def _records(self, span: LogSpan, *, accept_loss: bool) -> Iterator[Columns]:
+        """Yield the records of the topic of verdicts, some at a time."""
         for piece in self.verdicts.pieces(span, accept_loss=accept_loss, beside=True):
-            columns, _ = piece.up_to(span.stop)
-            for row in range(len(columns)):
-                at, size = int(columns.value[row]), max(0, int(columns.value_length[row]))
-                yield int(columns.offset[row]), columns.data[at : at + size].tobytes()
+            yield piece.up_to(span.stop)[0]
 
     def _wrong(self, number: int, offset: int, error: CorruptVerdictError) -> StopError:
         return StopError(f"{self.verdicts.topic}:{number}:{offset}: the verdict record: {error}")
@@ -160,26 +163,24 @@ class VerdictLog:
         Raises:
             StopError: Something of it cannot be read, or is not what was judged; says what to do.
         """
-        for some in self._some(span, accept_loss=accept_loss):
-            yield from self._passed(span, some, accept_loss=accept_loss)
+        for run in self._runs(span, accept_loss=accept_loss):
+            yield from self._passed(span, run.verdicts, accept_loss=accept_loss)
 
-    def _some(self, span: VerdictSpan, *, accept_loss: bool) -> Iterator[list[VerdictRecord]]:
+    def _runs(self, span: VerdictSpan, *, accept_loss: bool) -> Iterator[VerdictRun]:
         """Yield the span's verdict records, several at a time whose ranges follow each other."""
         number = span.partition
-        ranges, some = VerdictRanges(number, self.source.id_bytes), list[VerdictRecord]()
+        name, ranges = f"{self.verdicts.topic}:{number}", VerdictRanges(number, self.source.id_bytes)
         lost = accept_loss and self.verdicts.start(number) > span.first
         if not (span.fresh or lost or span.start == NOWHERE):
             ranges.end = span.start
         # The stream had come somewhere, and the ranges that said where have expired.
         forgotten = span.start == NOWHERE and span.first > 0 and not span.fresh
-        for offset, value in self._records(LogSpan(number, span.first, span.after), accept_loss=accept_loss):
+
+        def accept(offset: int, value: bytes) -> VerdictRecord | None:
             was = ranges.end
-            try:
-                found = _taken(ranges, value, accept_loss=accept_loss)
-            except CorruptVerdictError as error:
-                raise self._wrong(number, offset, error) from error
+            found = _taken(ranges, value, accept_loss=accept_loss)
             if found is None:
-                continue
+                return None
             told = unspoken(was, found)
             if forgotten and was is None and found.begins and found.base > self.source.start(number):
                 told = (
@@ -188,15 +189,15 @@ class VerdictLog:
                 )
             if not accept_loss and told is not None:
                 raise StopError(
-                    f"{self.verdicts.topic}:{number}:{offset}: {told}. `accept_loss` (`seqmark aggregate "
-                    f"--accept-loss`) goes on behind them"
+                    f"{name}:{offset}: {told}. `accept_loss` (`seqmark aggregate --accept-loss`) goes on "
+                    "behind them"
                 )
-            if not goes_with(some, found):
-                yield some
-                some = []
-            some.append(found)
-        if some:
-            yield some
+            return found
+
+        walk = VerdictWalk(name, accept)
+        for columns in self._records(LogSpan(number, span.first, span.after), accept_loss=accept_loss):
+            yield from walk.runs(columns)
+        yield from walk.rest()
         if not accept_loss and span.stop not in {NOWHERE, ranges.end}:
             raise StopError(
                 f"{self.verdicts.topic}:{number}: its records before offset {span.after} end at source offset "
@@ -256,8 +257,7 @@ def _taken(ranges: VerdictRanges, value: bytes, *, accept_loss: bool) -> Verdict
     """
     if accept_loss:
         found = VerdictRecord.decode(value)
-        ids = {found.topic_id, ranges.topic_id}
-        if len(ids) > 1 and UNKNOWN_TOPIC not in ids:
+        if ranges.is_other(found):
             ranges.end = NOWHERE  # what follows has to begin
             return None
         ranges.go_on_behind_lost(value)

@@ -21,7 +21,7 @@ from processor.kafka.protocol.internals import KafkaError
 from processor.ops.status_text import duration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from schemas.config import Kafka
 
@@ -33,6 +33,9 @@ SOON = "!"
 """Before what is said of such a certificate."""
 _EXPIRED, _NOT_YET, _NAMES = 10, 9, {62, 64}
 """OpenSSL's X509_V_ERR_CERT_HAS_EXPIRED, CERT_NOT_YET_VALID, and of hosts and addresses that do not match."""
+
+
+STEPS = ("name", "connection", "TLS", "Kafka's versions", "credentials")
 
 
 class Refused(NamedTuple):
@@ -60,6 +63,12 @@ class Approach:
         self._greeting = Greeting(host, port, options, CONNECT_S)
         self.versions: Mapping[int, tuple[int, int]] = {}
         self.brokers: list[tuple[int, str, int]] = []
+
+    def steps(self) -> list[tuple[str, Callable[[], Awaitable[str | Refused]]]]:
+        """Return the steps by their names, in order."""
+        steps = zip(STEPS, (self.name, self.connection, self.tls, self.kafka, self.credentials), strict=True)
+        encrypted = self._kafka.security_protocol.endswith("SSL")
+        return [each for each in steps if encrypted or each[0] != "TLS"]
 
     async def name(self) -> str | Refused:
         """Look the host up; returns its addresses."""
@@ -234,12 +243,10 @@ async def why_refused(kafka: Kafka) -> Refused | None:
     away: Refused | None = None
     for address in kafka.bootstrap_servers.split(","):
         approach = Approach(kafka, options, host_of(address), int(address.rpartition(":")[2]))
-        reach = (approach.name, approach.connection)
-        tls = (approach.tls,) if kafka.security_protocol.endswith("SSL") else ()
-        for step in (*reach, *tls, approach.kafka, approach.credentials):
+        for name, step in approach.steps():
             said = await step()
             if isinstance(said, Refused):
-                if step not in reach:
+                if name not in {"name", "connection"}:
                     return said
                 away = away or said
                 break

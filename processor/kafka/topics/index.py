@@ -24,7 +24,7 @@ LIMITS = (
     "message.timestamp.after.max.ms",
     "message.timestamp.difference.max.ms",
 )
-WITHOUT = "Without it `seqmark explain` searches longer, or the escape gauge sees less; else all is as ever"
+WITHOUT = "Without it `seqmark explain` searches longer; everything else is unaffected"
 
 
 def index_topic(settings: Settings, pipeline: Pipeline) -> str:

@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING
 from processor.errors import Problem, StopError
 from processor.kafka.topics.feeding import feeders_first
 from processor.kafka.topics.index import WITHOUT, index_topic, index_warnings, route_index_topic
-from processor.kafka.topics.missing_source import no_source
-from processor.kafka.topics.sample import sample_configs, sample_topic
-from processor.kafka.topics.state_risk import state_at_risk
 from schemas.config import InternalTopic
+from schemas.near import did_you_mean
 
 if TYPE_CHECKING:
     from schemas.config import Pipeline, Settings
@@ -53,6 +51,11 @@ MOST_ROUTED = 65_536
 CHANGELOG_BYTES = 1024 * 1024 + 12
 
 
+_RETENTION = ("retention.ms", "retention.bytes")
+_MODES = {"compact": "watermark", "delete": "insert-id"}
+"""By the cleanup policy of a changelog, whose state it holds."""
+
+
 class Purpose(StrEnum):
     """What a topic is for."""
 
@@ -66,11 +69,10 @@ class Purpose(StrEnum):
     POSITIONS = "positions"
     INDEX = "index"
     ROUTE_INDEX = "route-index"
-    SAMPLE = "sample"
 
 
-MARKED = frozenset({Purpose.INDEX, Purpose.ROUTE_INDEX, Purpose.SAMPLE})
-"""Topics that the application works without: of marks, by which records are looked up; of samples of ids."""
+MARKED = frozenset({Purpose.INDEX, Purpose.ROUTE_INDEX})
+"""Topics of marks, by which records are looked up: the application works without."""
 INTERNAL = frozenset({Purpose.CHANGELOG, Purpose.REPARTITION, Purpose.POSITIONS})
 """Topics that belong to the application and hold what it cannot do without."""
 _LARGER = frozenset({Purpose.DUPLICATES, Purpose.QUARANTINE, Purpose.REPARTITION})
@@ -142,6 +144,12 @@ class ClusterPlan:
         return [topic for topic in self.topics if self.state(topic) is TopicState.MISSING]
 
     @property
+    def absent(self) -> list[Problem]:
+        """What to say of topics that are missing and that the application cannot do without."""
+        text = "does not exist: create it with `seqmark topics`, or set worker.create_topics"
+        return [_said_of(topic, text) for topic in self.missing if topic.purpose not in MARKED]
+
+    @property
     def unmarked(self) -> list[Problem]:
         """What to say of topics of marks that are missing: a worker goes on without them."""
         text = (
@@ -168,14 +176,13 @@ class ClusterPlan:
         grown = {topic.topic for topic in self.topics if growing and topic.pipeline not in young}
         patient = [problem for problem in self.narrow if problem.key in grown]
         wrong = [str(problem) for problem in self.problems if problem not in patient]
-        wrong += [
-            f"{topic.topic}: {topic.purpose} of pipeline {topic.pipeline} does not exist: create it with "
-            "`seqmark topics`, or set worker.create_topics"
-            for topic in needed
-            if self.state(topic) is TopicState.MISSING
-        ]
+        wrong += map(str, self.absent)
         if wrong:
             raise StopError("the topics are not right:\n" + "\n".join(wrong))
+
+
+def _said_of(topic: TopicPlan, text: str) -> Problem:
+    return Problem(topic.topic, f"{topic.purpose} of pipeline {topic.pipeline} {text}")
 
 
 def changelog_topic(settings: Settings, pipeline: Pipeline) -> str:
@@ -209,8 +216,6 @@ def topics_of(settings: Settings, pipeline: Pipeline) -> Iterator[tuple[Purpose,
         yield Purpose.POSITIONS, positions_topic(settings, pipeline.name)
         yield Purpose.ROUTE_INDEX, route_index_topic(settings, pipeline)
     yield Purpose.INDEX, index_topic(settings, pipeline)
-    if settings.worker.escape_gauge and pipeline.id_dedup is not None:
-        yield Purpose.SAMPLE, sample_topic(settings, pipeline)
 
 
 def limit_bytes(cluster: ClusterView, topic: str) -> int:
@@ -246,14 +251,13 @@ def plan(settings: Settings, cluster: ClusterView, others: Collection[str] = ())
     for pipeline in feeders_first(settings.pipelines):
         source = planned.get(pipeline.source)
         if source is None:
-            made.problems.append(Problem(pipeline.source, no_source(settings, pipeline, others)))
+            made.problems.append(Problem(pipeline.source, _no_source(settings, pipeline, others)))
             continue
         if pipeline.source in cluster:
             made.topics.append(_as_is(pipeline.source, Purpose.SOURCE, pipeline, source))
         clean = _clean_partitions(settings, pipeline, planned, source)
         for purpose, topic in topics_of(settings, pipeline):
             partitions = clean if purpose in _LIKE_SINK or purpose is Purpose.SINK else source.partitions
-            partitions = 1 if purpose is Purpose.SAMPLE else partitions
             configs = wanted_configs(purpose, pipeline, source)
             as_source = partitions, source.replication_factor, configs
             wanted = TopicPlan(*as_source, topic, purpose, pipeline.name, exists=topic in planned)
@@ -305,8 +309,6 @@ def wanted_configs(purpose: Purpose, pipeline: Pipeline, source: TopicView) -> d
         largest = CHANGELOG_BYTES
     else:
         configs |= {"cleanup.policy": "delete"} | _like(source, "retention.ms", "retention.bytes")
-    if purpose is Purpose.SAMPLE:
-        configs |= sample_configs(pipeline)
     # The broker keeps it in an int32.
     return configs | {"max.message.bytes": str(min(largest, 2**31 - 1))}
 
@@ -345,7 +347,7 @@ def _problems(wanted: TopicPlan, pipeline: Pipeline, source: TopicView, there: T
     if wanted.purpose in INTERNAL:
         changelog = wanted.purpose is Purpose.CHANGELOG
         right, mode = wanted.configs["cleanup.policy"], pipeline.dedup.mode
-        yield from state_at_risk(there.configs, right, mode, changelog=changelog)
+        yield from _state_at_risk(there.configs, right, mode, changelog=changelog)
 
 
 def _warnings(wanted: TopicPlan, source: TopicView, there: TopicView) -> Iterator[str]:
@@ -396,3 +398,52 @@ def _like(source: TopicView, *keys: str) -> dict[str, str]:
 def _number(topic: TopicView, key: str, otherwise: int) -> int:
     value = topic.configs.get(key)
     return int(value) if value is not None else otherwise
+
+
+def _no_source(settings: Settings, pipeline: Pipeline, others: Collection[str]) -> str:
+    """Say how a source that does not exist is made: its partition count is the producer's to decide.
+
+    ``others`` are all topics there, of which one may be meant.
+    """
+    text = f"the source of pipeline {pipeline.name} does not exist: create it first"
+    if meant := did_you_mean(pipeline.source, others):
+        text += f", or {meant}"
+    secured = "" if settings.kafka.security_protocol == "PLAINTEXT" else " --command-config client.properties"
+    return (
+        f"{text}; `kafka-topics.sh --bootstrap-server {settings.kafka.bootstrap_servers}{secured} --create "
+        f"--topic {pipeline.source} --partitions 4` creates it, `seqmark generate -c FILE --pipeline "
+        f"{pipeline.name} --records 100000` creates it with a test stream in it"
+    )
+
+
+def _state_at_risk(configs: Mapping[str, str], right: str, mode: str, *, changelog: bool) -> Iterator[str]:
+    """Yield what is wrong with the settings of an internal topic.
+
+    Args:
+        configs: As they are.
+        right: The cleanup policy that it must have.
+        mode: Of the pipeline.
+        changelog: Whether it is its changelog.
+    """
+    policy = configs.get("cleanup.policy", "delete")
+    if policy != right and changelog and _made_for(configs, policy):
+        was, now = _MODES[policy], mode
+        yield (
+            f"holds the state of mode {was} (cleanup.policy is {policy}), and the pipeline has mode {now} now: "
+            f"where dedup.mode was changed from {was} to {now} over this state, set it back, or give the "
+            "pipeline another name and begin with an empty state, for a state of one mode means nothing under "
+            "another (see 'Changes' and 'Beginning anew' in docs/operations.md). Where it was not, "
+            f"cleanup.policy must be {right}, or state is deleted"
+        )
+    elif policy != right:
+        yield f"cleanup.policy is {policy}: must be {right}, or state is deleted"
+    elif right == "delete":
+        for key in _RETENTION:
+            if configs.get(key, "-1") != "-1":
+                yield f"{key} is {configs[key]}: must be -1, or state is deleted"
+
+
+def _made_for(configs: Mapping[str, str], policy: str) -> bool:
+    """Whether a changelog has a policy and a retention that Seqmark makes one with, of either mode."""
+    kept = all(configs.get(key) == "-1" for key in _RETENTION)
+    return kept and policy in {"compact", "delete"}

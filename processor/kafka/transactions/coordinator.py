@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from processor.errors import FencedError, RebuildError, StopError
 from processor.kafka.client import Client, KafkaCode, KafkaError, TopicPartition, by_topic, error_name
+from processor.kafka.protocol.codes import Reaction, Request, hint, reaction
 from processor.kafka.protocol.internals import (
     AddOffsetsToTxnRequest,
     AddPartitionsToTxnRequest,
@@ -34,13 +35,6 @@ RETRY_LAST_S = 0.05
 LATE_S = 2.0
 """A coordinator that has not answered for so long may have moved: another broker is asked."""
 
-FENCED = {KafkaCode.INVALID_PRODUCER_EPOCH, KafkaCode.PRODUCER_FENCED, KafkaCode.INVALID_PRODUCER_ID_MAPPING}
-_WAIT = {
-    KafkaCode.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaCode.COORDINATOR_NOT_AVAILABLE,
-    KafkaCode.NOT_COORDINATOR,
-    KafkaCode.CONCURRENT_TRANSACTIONS,
-}
 _UNKNOWN = {KafkaCode.TRANSACTIONAL_ID_NOT_FOUND, KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
 TOO_OLD = (
     # Tried with 3.0.2, 3.5.2 and 4.3.0.
@@ -60,18 +54,6 @@ class TransactionOutcome(IntEnum):
     COMMITTED = 2
 
 
-_ALLOW: Mapping[int, str] = {
-    KafkaCode.TOPIC_AUTHORIZATION_FAILED: (
-        "grant this principal READ on the source, and WRITE on what is written to"
-    ),
-    KafkaCode.GROUP_AUTHORIZATION_FAILED: (
-        "grant this principal READ on the group, which is worker.application_id"
-    ),
-    KafkaCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
-        "grant this principal WRITE and DESCRIBE on transactional ids with the prefix worker.application_id"
-    ),
-    KafkaCode.CLUSTER_AUTHORIZATION_FAILED: "grant this principal IDEMPOTENT_WRITE on the cluster",
-}
 _NO_COORDINATOR = (
     ": brokers make the topic __transaction_state at first use, and cannot where "
     "transaction.state.log.replication.factor is above their number; or its leaders are down. Their logs tell"
@@ -245,14 +227,15 @@ class Coordinator:
                     return answer
                 problem = error_name(wrong[0])
                 # What is not allowed first: others are not attempted then, and say only that.
-                for code in sorted(set(wrong) - _WAIT, key=_ALLOW.__contains__, reverse=True):
+                fatal = [code for code in wrong if reaction(Request.TRANSACTION, code) is not Reaction.WAIT]
+                for code in sorted(fatal, key=_not_allowed, reverse=True):
                     raise self._error(step, code, _topics_with(answer, code))
                 if KafkaCode.CONCURRENT_TRANSACTIONS not in wrong:
                     self._nodes.clear()
             except (KafkaError, TimeoutError) as error:
                 self._nodes.clear()
                 problem = repr(error)
-                if (code := getattr(error, "errno", 0)) in _ALLOW:
+                if _not_allowed(code := getattr(error, "errno", 0)):
                     raise self._error(step, code) from error
                 if step not in {"init", "describe"} or isinstance(error, IncompatibleBrokerVersion):
                     raise RebuildError(step, f"{step} of {self._id}: {problem}") from error
@@ -300,16 +283,25 @@ class Coordinator:
         return self._nodes[group_id]
 
     def _error(self, step: str, code: int, topics: str = "") -> Exception:
-        if code in FENCED:
-            return FencedError(f"{step}: {self._id} is not held by this producer any more ({error_name(code)})")
-        if code == KafkaCode.INVALID_TRANSACTION_TIMEOUT:
-            return TransactionTimeoutError(
-                f"the broker's transaction.max.timeout.ms is below {self._timeout_ms} ms: raise it, or lower "
-                "worker.transaction_timeout_ms"
-            )
         text = f"{step} of {self._id}: {error_name(code)}{topics}"
-        allow = _ALLOW.get(code)
-        return RebuildError(step, text) if allow is None else StopError(f"{text}: {allow}")
+        match reaction(Request.TRANSACTION, code):
+            case Reaction.FENCED:
+                return FencedError(
+                    f"{step}: {self._id} is not held by this producer any more ({error_name(code)})"
+                )
+            case Reaction.TIMEOUT:
+                return TransactionTimeoutError(
+                    f"the broker's transaction.max.timeout.ms is below {self._timeout_ms} ms: raise it, or "
+                    "lower worker.transaction_timeout_ms"
+                )
+            case Reaction.STOP:
+                return StopError(f"{text}: {hint(Request.TRANSACTION, code)}")
+            case _:
+                return RebuildError(step, text)
+
+
+def _not_allowed(code: int) -> bool:
+    return reaction(Request.TRANSACTION, code) is Reaction.STOP
 
 
 def _codes(answer: Any) -> list[int]:

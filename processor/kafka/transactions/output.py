@@ -1,18 +1,22 @@
 """Makes a slot's work lasting: in a transaction, or in order.
 
-Both outputs have the same six calls, so that the pipeline's commit reads the same for both guarantees.
+Both outputs have the same six calls, so that the pipeline's commit reads the same for both guarantees. Whoever
+commits beside a slot, a reset, a backfill or `materialize`, does so by a `transaction`.
 """
 
 from __future__ import annotations
 
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from processor.kafka.client import TopicPartition
+from processor.ops.fault_points import CommitStep, reached
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 
     from processor.kafka.group.membership import Membership
+    from processor.kafka.transactions.producer import Producer
     from processor.wire.encode import EncodedBatch
 
 
@@ -87,6 +91,49 @@ class ExactlyOnceOutput(_ProducerOutput):
         await self._producer.add_offsets(self._group_id, self._positions(offsets), note)
         between()
         await self._producer.end(commit=True)
+
+
+class Transaction(ExactlyOnceOutput):
+    """What `transaction` gives: send, `written`, and `done` in the end. Each raises what a `Producer` does."""
+
+    name = ""
+
+    async def written(self, step: CommitStep) -> None:
+        """Wait until all that was sent is acknowledged, which is this step of the commit."""
+        await self.flush()
+        reached(step, self.name)
+
+    async def done(self, offsets: Mapping[int, int], note: str = "") -> None:
+        """Commit, with the group's offsets of the source where there are any."""
+        if offsets:
+            await self.commit(offsets, lambda: reached(CommitStep.OFFSETS, self.name), note)
+        else:
+            if self._check is not None:
+                await self._check()
+            await self._producer.end(commit=True)
+        reached(CommitStep.ENDED, self.name)
+
+
+@asynccontextmanager
+async def transaction(
+    producer: Producer,
+    group_id: str,
+    source: str,
+    check: Callable[[], Awaitable[None]] | None = None,
+    name: str = "",
+) -> AsyncIterator[Transaction]:
+    """Begin a transaction of a producer that holds its id; what the block does not commit is aborted.
+
+    The arguments are those of `ExactlyOnceOutput`; ``name`` is of whoever commits, for faults.
+    """
+    made = Transaction(producer, group_id, source, check)
+    made.name = name
+    made.begin()
+    reached(CommitStep.BEGUN, name)
+    try:
+        yield made
+    finally:
+        await producer.abort()
 
 
 class AtLeastOnceOutput(_ProducerOutput):

@@ -19,25 +19,13 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import override
 
 from processor.errors import FencedError, RebuildError, StopError
-from processor.kafka.client import KafkaCode, error_name
+from processor.kafka.protocol.codes import Reaction, Request, error_name, hint, reaction
 from processor.kafka.protocol.connections import PartedRequest
 from processor.kafka.protocol.internals import IncompatibleBrokerVersion
-from processor.kafka.transactions.coordinator import FENCED
 
 if TYPE_CHECKING:
     from processor.kafka.client import TopicPartition
     from processor.wire.encode import EncodedBatch
-
-_TOO_LARGE = {KafkaCode.MESSAGE_TOO_LARGE, KafkaCode.RECORD_LIST_TOO_LARGE}
-_REFUSED = {
-    KafkaCode.INVALID_RECORD: "the topic does not take such records (a compacted topic wants keys)",
-    KafkaCode.INVALID_TIMESTAMP: "set the topic's message.timestamp.before.max.ms and after.max.ms "
-    "as `seqmark topics` does (before Kafka 3.6 both are message.timestamp.difference.max.ms)",
-    KafkaCode.CORRUPT_MESSAGE: "the broker finds the batch corrupt",
-    KafkaCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: "the topic's message format is too old",
-    KafkaCode.UNSUPPORTED_COMPRESSION_TYPE: "the broker does not know the codec",
-    KafkaCode.TOPIC_AUTHORIZATION_FAILED: "grant this principal WRITE on it",
-}
 
 _FIRST_VERSION = 3
 """The first that has a transactional id and takes batches of version 2."""
@@ -91,10 +79,12 @@ def refusal(tp: TopicPartition, batch: EncodedBatch, code: int) -> Exception:
         f"{tp.topic}:{tp.partition} refused a batch of {batch.count} records, {batch.size:,} bytes "
         f"(source offsets {batch.first_offset} to {batch.last_offset}): {error_name(code)}"
     )
-    if code in FENCED:
-        return FencedError(where)
-    if code in _TOO_LARGE:
-        return RebuildError("too_large", where)
-    if code in _REFUSED:
-        return StopError(f"{where}: {_REFUSED[KafkaCode(code)]}")
-    return RebuildError("produce", where)
+    match reaction(Request.PRODUCE, code):
+        case Reaction.FENCED:
+            return FencedError(where)
+        case Reaction.TOO_LARGE:
+            return RebuildError("too_large", where)
+        case Reaction.STOP:
+            return StopError(f"{where}: {hint(Request.PRODUCE, code)}")
+        case _:
+            return RebuildError("produce", where)

@@ -20,9 +20,9 @@ from typing_extensions import override
 from processor.engine.ids.clock import NEVER
 from processor.errors import StopError
 from processor.kafka.offsets import bounds, committed, origin_at
-from processor.kafka.transactions.output import ExactlyOnceOutput
-from processor.ops.fault_points import CommitStep as FaultStep
-from processor.ops.fault_points import reached
+from processor.kafka.reader import PartitionReader, StopReading, first_record
+from processor.kafka.transactions.output import transaction
+from processor.ops.fault_points import CommitStep
 from processor.pipeline.ports import new_position
 from processor.reset.backfill.found import find
 from processor.reset.backfill.staging import StagedPartition
@@ -50,6 +50,7 @@ TRANSACTION_BYTES = 32 * 1024 * 1024
 """Of blocks in one transaction, about 1.4 million ids, or 800,000 scopes of 16 bytes: what is lost by a kill,
 and held in memory at most."""
 ANEW = "see 'Beginning anew' in docs/operations.md"
+_READ = StopReading(damage=f"; {ANEW}", loss="; load it again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ class HopLoad:
                 f"{name}: the group {context.application} has committed an offset, and there is no state: it "
                 f"was deleted; {ANEW}"
             )
-        step = replace(self._beginning(staged, limits, name), changelog_end=settling.stable)
+        step = replace(await self._beginning(staged, limits, name), changelog_end=settling.stable)
         progress = found.progress
         if progress is not None and progress.digest == staging.digest:
             return replace(step, marked=True, done=progress.blocks)
@@ -158,7 +159,7 @@ class HopLoad:
         """Whether only the origin says of a state that it began with a backfill."""
         return self.staging.sequences
 
-    def _beginning(self, staged: StagedPartition, limits: Bounds, name: str) -> LoadStep:
+    async def _beginning(self, staged: StagedPartition, limits: Bounds, name: str) -> LoadStep:
         """Return a step that says from where on the hop takes records in.
 
         Raises:
@@ -166,7 +167,12 @@ class HopLoad:
         """
         if self.context.hop.upstream is None:
             return _at_cut(staged, limits, name)
-        if limits.end > limits.start:
+        reader = PartitionReader(
+            self.context.client, self.context.decoder, self.context.source(staged.partition), _READ
+        )
+        # Fences leave markers there.
+        found = await first_record(reader, limits.start, limits.stable)
+        if found is not None or limits.stable < limits.end:
             raise StopError(
                 f"{name} has records, which a worker has sent to the partitions of their ids, and there is no "
                 f"state: it was deleted; {ANEW}"
@@ -235,26 +241,19 @@ class HopLoad:
         """
         context = self.context
         producer = self._fences.producer(number % context.settings.worker.slots)
-        output = ExactlyOnceOutput(producer, context.application, context.topics.source)
+        whose = context.application, context.topics.source
         now_ms = int(time.time() * 1000)
-        output.begin()
-        reached(FaultStep.BEGUN)
-        for tp, key, value in items:
-            # One at a time: the producer's deadline is for what is on its way.
-            await output.send(tp.topic, tp.partition, [plain_batch([(key, value, now_ms, ())])])
-        await output.flush()
-        reached(FaultStep.CHANGELOG)
-        written(producer)
-        # Whoever joins from here on finds a transaction open on the changelog and waits for it.
-        await context.require_stopped()
-        if offsets is None:
-            await producer.end(commit=True)
-        else:
-            await output.commit(offsets, lambda: reached(FaultStep.OFFSETS))
-        reached(FaultStep.ENDED)
+        # Whoever joins after the check finds a transaction open on the changelog and waits for it.
+        async with transaction(producer, *whose, check=context.require_stopped) as writing:
+            for tp, key, value in items:
+                # One at a time: the producer's deadline is for what is on its way.
+                await writing.send(tp.topic, tp.partition, [plain_batch([(key, value, now_ms, ())])])
+            await writing.written(CommitStep.CHANGELOG)
+            written(producer)
+            await writing.done(offsets or {})
 
     async def close(self) -> None:
-        """Abort what is open and give the slots up."""
+        """Give the slots up."""
         await self._fences.close()
 
 

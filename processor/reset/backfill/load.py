@@ -26,11 +26,9 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from processor.errors import FencedError, RebuildError, StopError
-from processor.judges.ids import make_id_extractor
 from processor.kafka.offsets import bounds
 from processor.reset.backfill.hop_load import FirstHopLoad, HopLoad, LoadStep
-from processor.reset.backfill.route_sample import sample_route
-from processor.reset.backfill.sample import CutSample, sample_cut, sample_sequences
+from processor.reset.backfill.sample import CutSample, sample_ids, sample_sequences
 from processor.reset.context import ResetContext, connected
 
 if TYPE_CHECKING:
@@ -98,7 +96,7 @@ class BackfillLoad:
         return LoadPlan(steps, firsts[0] if firsts else [])
 
     async def sample(self, plan: LoadPlan) -> dict[int, CutSample]:
-        """Look on both sides of the cuts, see `sample_cut`; by source partition, of those not loaded yet.
+        """Look on both sides of the cuts, see `sample_ids`; by source partition, of those not loaded yet.
 
         Raises:
             StopError: A file is not whole, or retention has taken what was to be read.
@@ -110,13 +108,7 @@ class BackfillLoad:
         limits = {number: found[context.source(number)] for number in numbers}
         if dedup is None:
             return {each: await sample_sequences(context, staging, each, limits[each]) for each in numbers}
-        if self._first is not None:
-            return await sample_route(context, staging, limits, dedup)
-        extractor = make_id_extractor(dedup, staging.secret)
-        return {
-            each: await sample_cut(context, staging, each, limits[each], extractor, dedup.window)
-            for each in numbers
-        }
+        return await sample_ids(context, staging, limits, dedup)
 
     async def apply(self, plan: LoadPlan, advance: Callable[[int], None]) -> None:
         """Load what `plan` has said; ``advance`` gets the number of blocks loaded since its last call.
@@ -141,7 +133,7 @@ class BackfillLoad:
             ) from error
 
     async def close(self) -> None:
-        """Abort what is open and give the slots up."""
+        """Give the slots up."""
         await self._last.close()
         if self._first is not None:
             await self._first.close()

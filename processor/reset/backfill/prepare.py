@@ -170,10 +170,3 @@ class Preparation:
 
     def _path(self, number: int, which: int) -> Path:
         return self._staging.folder / f".rows-{number}-{which:x}"
-
-
-def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
-    """Return arrays as one, and let go of them."""
-    made = np.concatenate(parts)
-    parts.clear()
-    return made

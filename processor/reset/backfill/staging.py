@@ -102,6 +102,10 @@ class Staging:
     sequences: bool = False
     cuts: Mapping[int, int] = field(default_factory=dict)
 
+    def cut(self, number: int) -> int:
+        """Return where the stream goes on in a partition of the source."""
+        return self.cuts[number] if self.cuts else self.partitions[number].cut
+
     def write(self) -> Staging:
         """Declare the folder staged, whose partitions are written; returns what `read` does.
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 import numpy as np
 from typing_extensions import TypeVar, override
@@ -33,7 +33,6 @@ from schemas.changelog.ids import (
     block_number,
     decode_place,
     encode_place,
-    id_page_key,
     id_place_key,
     page_number,
 )
@@ -41,8 +40,6 @@ from schemas.changelog.values import CorruptStateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-
-    from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
     from processor.engine.ids.block import IdRows
@@ -53,9 +50,6 @@ if TYPE_CHECKING:
 Index = TypeVar("Index", bound="ExactIndex | BloomNumbering", default=Any)
 NOTHING_BOUND = ClockTrace(0, NEVER)
 """Of a partition that has no state yet: since its first record timestamps alone have moved the clock."""
-ERASED_IDS = 65_536
-"""Expired ids that make it worth while to delete their pages, about 1.5 MB: a range that is deleted costs every
-look-up a little until RocksDB has compacted it away."""
 SWEPT_RECORDS = 2_000
 """The index frees one segment of expired ids per so many (see `ExactIndex.commit`)."""
 
@@ -86,8 +80,6 @@ class IdLog(StateLog, ABC, Generic[Index]):
         index: Empty.
     """
 
-    earlier: ClassVar[tuple[bytes, str]]
-
     def __init__(self, index: Index) -> None:
         self.index = index
         self._forget()
@@ -115,8 +107,6 @@ class IdLog(StateLog, ABC, Generic[Index]):
         self._commit: tuple[int, int] | None = None
         self._promised: tuple[int, int] | None = None
         self._trim_offset: int | None = None
-        self._pages: dict[bytes, bytes] = {}
-        self._erased = 0
 
     # ---------------------------------------------------------------- what is committed
 
@@ -185,13 +175,6 @@ class IdLog(StateLog, ABC, Generic[Index]):
 
     def _keep(self, block: bytes, pages: Pages) -> None:
         """Keep of a committed block what the local store is to have of it."""
-        first, at = pages.first.tolist(), pages.at.tolist()
-        for page in self._kept(pages).tolist():
-            self._pages[id_page_key(first[page])] = block[at[page] : at[page + 1]]
-
-    @abstractmethod
-    def _kept(self, pages: Pages) -> NDArray[np.int64]:
-        """Return int64[k]: which pages of a block the local store is to have."""
 
     # ---------------------------------------------------------------- what is taken over
 
@@ -280,9 +263,6 @@ class IdLog(StateLog, ABC, Generic[Index]):
 
     def _load_other(self, key: bytes, value: bytes) -> None:
         """Take what the local store keeps of every backend's log beside the ids."""
-        kind, message = self.earlier
-        if key.startswith(kind):
-            raise CorruptStateError(message)
         if key == IDS_KEY:
             self._said = IdState.decode(value)
         elif key == ORIGIN_COPY_KEY:
@@ -338,10 +318,9 @@ class IdLog(StateLog, ABC, Generic[Index]):
 
     @override
     def write(self, *, sweeping: bool = True) -> dict[bytes, bytes | None]:
-        # Before a restore has come to a state's record, pages alone.
+        # Before a restore has come to a state's record, nothing, or pages alone.
         del sweeping
-        changes: dict[bytes, bytes | None] = {**self._pages}
-        self._pages = {}
+        changes: dict[bytes, bytes | None] = {}
         if self.secret is not None:
             changes[IDS_KEY] = self._state(self.clock_ms, self.trace).encode()
         if self._origin is not None:
@@ -351,12 +330,3 @@ class IdLog(StateLog, ABC, Generic[Index]):
             changes[key] = None if offset is None else encode_place(key, offset)
         self._unsaved = False
         return changes
-
-    def _expired_pages(self) -> tuple[bytes, bytes] | None:
-        """Return the keys of the pages whose rows have all expired; None: too few for that."""
-        floor = self.index.floor
-        if floor - self._erased < ERASED_IDS:
-            return None
-        first, self._erased = self._erased, floor
-        self._pages = {key: page for key, page in self._pages.items() if page_number(key) >= floor}
-        return id_page_key(first), id_page_key(floor)

@@ -1,7 +1,7 @@
 """Finds in which file and where in it each page lies.
 
 In memory a page takes 20 bytes, whatever its size. The pages of a front (`processor.state.kv.page_records`) are
-sorted arrays that grow at their end: pages come in the order of their keys, but for those of a run that is
+sorted arrays that grow at their end: pages come in the order of their keys, but for those that are
 written once more.
 """
 

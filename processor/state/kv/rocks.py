@@ -16,7 +16,6 @@ one batch has all the rest at once, by the one log.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import shutil
 from contextlib import contextmanager
@@ -64,10 +63,6 @@ LATE = b"\xff"
 """What the keys of pages begin with: they are behind all others in byte order too."""
 PAGES_FOLDER = "pages"
 _PAGES_FAMILY = "pages"
-_EARLIER_FAMILY = "late"
-"""In which builds before page files kept pages; every store of theirs has it."""
-MOVED_PAGES = 1_000
-"""Of an earlier build, written at once: 4 MB. 100 million ids are 700,000, and take about 7 s."""
 
 _CORRUPT = ("Corruption", "Invalid argument", "Not implemented")
 """How RocksDB's messages begin where files do not say what they should, options and versions included. The lock
@@ -137,33 +132,14 @@ class RocksStore(Store):
             self._folder.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
             self._folder.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
             families = {_PAGES_FAMILY: _options(RECORDS_BUFFER_BYTES)}
-            there = Rdict.list_cf(str(self._folder)) if (self._folder / "CURRENT").exists() else []
-            if _EARLIER_FAMILY in there:
-                families[_EARLIER_FAMILY] = _options(RECORDS_BUFFER_BYTES)
             self._db = Rdict(str(self._folder), _options(), column_families=families)
             self._records = self._db.get_column_family(_PAGES_FAMILY)
             try:
                 records = self._read(self._records, b"", _reading())
                 self._pages = PageFiles(self._folder / PAGES_FOLDER, records)
-                if _EARLIER_FAMILY in there:
-                    self._take_over()
             except BaseException:
                 self._close_families()
                 raise
-
-    def _take_over(self) -> None:
-        """Move pages that an earlier build has left in RocksDB to files; again after a crash in between."""
-        earlier = self._db.get_column_family(_EARLIER_FAMILY)
-        try:
-            pages = self._read(earlier, b"", _reading())
-            while some := dict(itertools.islice(pages, MOVED_PAGES)):
-                self.write(some)
-        except BaseException:
-            self._pages.close()
-            raise
-        finally:
-            earlier.close()
-        self._db.drop_column_family(_EARLIER_FAMILY)
 
     @override
     def get(self, key: bytes) -> bytes | None:

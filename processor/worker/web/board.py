@@ -20,7 +20,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from processor.ops.memory_limit import resident_bytes
-from processor.ops.status import KEEPS_UP_S, StateSeries, Status, samples
+from processor.ops.status import KEEPS_UP_S, StateSeries, Status
 from processor.pipeline.hops import hops
 
 if TYPE_CHECKING:
@@ -111,7 +111,6 @@ class Board:
         worker, used = self._worker, resident_bytes()
         limit = self._settings.worker.memory_limit
         membership = worker.membership
-        quarantined = _by_code(self._metrics)
         return {
             "form": FORM,
             "at_ms": int(time.time() * 1000),
@@ -133,14 +132,11 @@ class Board:
             },
             "shows_receipts": self._settings.worker.web_receipts,
             "explains": self._explains,
-            "pipelines": [
-                self._pipeline(hop, line, quarantined.get(hop.name, {}))
-                for hop, line in zip(self._hops, lines, strict=True)
-            ],
+            "pipelines": [self._pipeline(*each) for each in zip(self._hops, lines, strict=True)],
             "troubles": [asdict(trouble) for trouble in self._troubles.newest()],
         }
 
-    def _pipeline(self, hop: Hop, line: StatusLine, quarantined: Mapping[str, int]) -> dict[str, Any]:
+    def _pipeline(self, hop: Hop, line: StatusLine) -> dict[str, Any]:
         metrics, reading = self._metrics, line.reading
         dedup = hop.pipeline.id_dedup
         return {
@@ -159,7 +155,7 @@ class Board:
             "window_ms": None if dedup is None else dedup.window,
             "observe": hop.pipeline.observe,
             "state": line.state,
-            "source_partitions": int(sum(_of(metrics.source_partitions, hop.name))) or None,
+            "source_partitions": reading.source_partitions or None,
             "partitions": reading.assigned,
             "partitions_ready": line.ready,
             "restored": _rounded(line.restored),
@@ -174,15 +170,15 @@ class Board:
             "keeps_up": None if line.catch_up_s is None else line.catch_up_s < KEEPS_UP_S,
             "commit": _commits(sorted(metrics.recent_commits.get(hop.name, ()))),
             "quiet_s": _rounded(line.quiet_s),
-            "held_s": _greatest(metrics.open_seconds, hop.name) or None,
+            "held_s": reading.held_s or None,
             "ids": reading.ids,
             "scopes": reading.scopes,
             "state_bytes": reading.state_bytes,
-            "false_positive_rate": _greatest(metrics.false_positive_rate, hop.name),
+            "false_positive_rate": reading.false_positive_rate,
             "escaped": _escaped(metrics.escapes.reports.get(hop.name)),
-            "quarantined": dict(quarantined),
-            "expired": int(sum(_of(metrics.records_expired, hop.name, "_total"))),
-            "aborted": int(sum(_of(metrics.transactions_aborted, hop.name, "_total"))),
+            "quarantined": dict(reading.codes),
+            "expired": reading.expired,
+            "aborted": reading.aborted,
             "note": metrics.notes.get(hop.pipeline.name, ""),
             "slots": self._slots(hop.name, line),
         }
@@ -239,33 +235,13 @@ def _escaped(report: EscapeReport | None) -> dict[str, Any] | None:
         return None
     return {
         **{
-            str(reason): {
-                "estimate": round(count.estimate, 1),
-                "lower": round(count.lower, 1),
-                "upper": round(count.upper, 1),
-            }
+            str(reason): {"estimate": round(count.estimate, 1), "lower": round(count.lower, 1)}
             for reason, count in report.counts.items()
         },
         "window_s": _rounded(report.window_to_catch_s),
         "sample_ratio": 0.0 if report.off else report.sample_ratio,
         "says": report.sentences(),
     }
-
-
-def _by_code(metrics: Metrics) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
-    for labels, value in samples(metrics.quarantined, "_total"):
-        if value:
-            found.setdefault(labels["pipeline"], {})[labels["code"]] = int(value)
-    return found
-
-
-def _of(metric: Any, hop: str, suffix: str = "") -> list[float]:
-    return [value for labels, value in samples(metric, suffix) if labels["pipeline"] == hop]
-
-
-def _greatest(metric: Any, hop: str) -> float | None:
-    return max(_of(metric, hop), default=None)
 
 
 def _rounded(value: float | None) -> float | None:

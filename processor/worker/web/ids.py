@@ -189,7 +189,7 @@ def _remembered(judge: Judge, asked: list[AskedId], dedup: InsertIdDedup, named:
 
 def _told(record: RememberedRecord, window_ms: int, named: Named) -> dict[str, Any]:
     if record.owner is None or record.reading_ms is None:
-        # Of filters that nobody confirms.
+        # Of Bloom filters.
         return {"owner": None, "reading": None, "expires_at": None}
     expires_ms = record.reading_ms + window_ms
     # What a backfill has brought stands in no source.

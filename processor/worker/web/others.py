@@ -71,7 +71,6 @@ class OtherWorkers:
         self._hops = hops
         self._worker = worker
         self._board = board
-        self._machine = machine()
         self._said: dict[str, Any] = {}
         self._said_s = -math.inf
         self._turn = asyncio.Lock()
@@ -129,22 +128,9 @@ class OtherWorkers:
         return [self._row(*each) for each in await self._hear(members, me, PATH)]
 
     async def _hear(self, group: Sequence[DescribedMember], me: str, path: str) -> list[Heard]:
-        members = [member for member in group if member.name != me]
         seen_at = next((member.host for member in group if member.name == me), "")
-        bound = asyncio.Semaphore(AT_ONCE)
-        async with session_to_workers(ANSWER_S) as session:
-
-            async def heard(index: int, member: DescribedMember) -> Heard:
-                if index >= MOST_WORKERS:
-                    return Heard(member, "", None, f"only {MOST_WORKERS} workers are asked")
-                where, why = web_address(member, self._machine, seen_at)
-                if not where:
-                    return Heard(member, "", None, why)
-                async with bound:
-                    said, why = await self._said_at(session, where, path)
-                return Heard(member, where, said, why)
-
-            return list(await asyncio.gather(*(heard(*each) for each in enumerate(members))))
+        members = [member for member in group if member.name != me]
+        return await hear(members, path, self._application_id, seen_at)
 
     def _row(
         self,
@@ -169,24 +155,52 @@ class OtherWorkers:
             "status": status,
         }
 
-    async def _said_at(
-        self, session: aiohttp.ClientSession, where: str, path: str
-    ) -> tuple[dict[str, Any] | None, str]:
-        """Return what the worker at ``where`` says, or why it says nothing that can be used."""
-        try:
-            async with session.get(f"http://{where}{path}", allow_redirects=False) as answer:
-                if answer.status != 200:
-                    return None, f"{where} answers with {answer.status}: it is still starting, or too busy"
-                said = orjson.loads(await bounded(answer.content))
-        except TimeoutError:
-            return None, f"{where} has not answered within {ANSWER_S:g} s: it is halted, busy, or unreachable"
-        except orjson.JSONDecodeError:
-            return None, f"{where} answers with something else than a status"
-        except (aiohttp.ClientError, OSError, ValueError):
-            return None, f"{where} cannot be reached: it is gone, or a network policy forbids it"
-        if not isinstance(said, dict) or said.get("application") != self._application_id:
-            return None, f"{where} is a worker of another application, or none"
-        return said, ""
+
+async def hear(
+    members: Sequence[DescribedMember], path: str, application_id: str, own_host: str | None = None
+) -> list[Heard]:
+    """Ask members of a group for ``path``, side by side.
+
+    Args:
+        members: Those to ask.
+        path: With its query.
+        application_id: Whose workers are believed.
+        own_host: Where the broker sees who asks; None: not known.
+    """
+    bound, own = asyncio.Semaphore(AT_ONCE), machine()
+    async with session_to_workers(ANSWER_S) as session:
+
+        async def heard(index: int, member: DescribedMember) -> Heard:
+            if index >= MOST_WORKERS:
+                return Heard(member, "", None, f"only {MOST_WORKERS} workers are asked")
+            where, why = web_address(member, own, own_host)
+            if not where:
+                return Heard(member, "", None, why)
+            async with bound:
+                said, why = await _said_at(session, where, path, application_id)
+            return Heard(member, where, said, why)
+
+        return list(await asyncio.gather(*(heard(*each) for each in enumerate(members))))
+
+
+async def _said_at(
+    session: aiohttp.ClientSession, where: str, path: str, application_id: str
+) -> tuple[dict[str, Any] | None, str]:
+    """Return what the worker at ``where`` says, or why it says nothing that can be used."""
+    try:
+        async with session.get(f"http://{where}{path}", allow_redirects=False) as answer:
+            if answer.status != 200:
+                return None, f"{where} answers with {answer.status}: it is still starting, or too busy"
+            said = orjson.loads(await bounded(answer.content))
+    except TimeoutError:
+        return None, f"{where} has not answered within {ANSWER_S:g} s: it is halted, busy, or unreachable"
+    except orjson.JSONDecodeError:
+        return None, f"{where} answers with something else than a status"
+    except (aiohttp.ClientError, OSError, ValueError):
+        return None, f"{where} cannot be reached: it is gone, or a network policy forbids it"
+    if not isinstance(said, dict) or said.get("application") != application_id:
+        return None, f"{where} is a worker of another application, or none"
+    return said, ""
 
 
 def web_address(member: DescribedMember, own_machine: str, own_host: str | None = None) -> tuple[str, str]:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from processor.engine.rest import IdColumn, IdTextForm, RowIds, fingerprints_of, ids_of_columns
 from processor.errors import StopError
 from spark_sink.batch.rows.constants import with_constants
-from spark_sink.batch.rows.row_json import json_rows
+from spark_sink.batch.rows.row_json import json_rows, offsets_and_bytes
 from spark_sink.batch.rows.schema import fitted
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def table_ids(table: Any, plan: RunPlan, schema: Any, file: str) -> RowIds:
 
 
 def id_column(column: Any) -> IdColumn:
-    """Return a column of plain type, of texts, whole numbers or bytes, as a part of ids.
+    """Return a column of plain type, of texts, whole numbers, booleans or bytes, as a part of ids.
 
     Raises:
         ValueError: A decimal is not a whole number of 64 bits.
@@ -169,14 +169,10 @@ def id_column(column: Any) -> IdColumn:
         return IdColumn.of_integers(valid, np.array(pc.fill_null(column, 0).to_numpy(zero_copy_only=False)))
     if pa.types.is_decimal(column.type):  # what was uint64
         return IdColumn.of_integers(valid, _whole(column))
+    if pa.types.is_boolean(column.type):
+        return IdColumn.of_booleans(valid, np.array(pc.fill_null(column, False).to_numpy(zero_copy_only=False)))
     form = IdTextForm.STRING if pa.types.is_string(column.type) else IdTextForm.BYTES
-    _, offsets, data = column.buffers()
-    count = len(column)
-    found = (
-        np.frombuffer(offsets, np.int32)[column.offset : column.offset + count + 1] if count else np.zeros(1)
-    )
-    raw = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
-    return IdColumn.of_text(form, valid, found.astype(np.int64), raw)
+    return IdColumn.of_text(form, valid, *offsets_and_bytes(column))
 
 
 def _whole(column: Any) -> NDArray[Any]:

@@ -75,15 +75,19 @@ def _member(name: str, column: Any, *, scaled: bool) -> MemberColumn:
     return MemberColumn.of(orjson.dumps(name), valid, spans, data, text=text)
 
 
-def _texts(column: Any) -> tuple[Spans, NDArray[np.uint8]]:
+def offsets_and_bytes(column: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Return where each text of a column begins, int64[n + 1], where the last one ends too, and the bytes."""
     _, offsets, data = column.buffers()
-    count = len(column)
-    at = np.zeros(1, np.int64)
+    at, count = np.zeros(1, np.int64), len(column)
     if count:
         at = np.frombuffer(offsets, np.int32)[column.offset : column.offset + count + 1].astype(np.int64)
+    return at, np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+
+
+def _texts(column: Any) -> tuple[Spans, NDArray[np.uint8]]:
+    at, raw = offsets_and_bytes(column)
     # Only the part that is asked for: a slice of a few rows may have the data of all.
-    raw = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)[at[0] : at[-1]]
-    return (at[:-1] - at[0], np.diff(at)), raw
+    return (at[:-1] - at[0], np.diff(at)), raw[at[0] : at[-1]]
 
 
 def _booleans(column: Any) -> Spans:

@@ -60,6 +60,34 @@ def read_times(column: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
     return found, fault
 
 
+def read_time_ms(column: Any) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    """Return int64[n] times in ms, rounded down, and uint8[n] `Fault` codes; as `read_times`, only faster.
+
+    Args:
+        column: Of a plain type that can be a time.
+    """
+    column = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    if pa.types.is_string(column.type):
+        column = _instants(column)
+    times, fault = read_times(column)
+    # Of what cannot be read the number says nothing.
+    return np.where(fault == 0, times, 0) // 1000, fault
+
+
+def _instants(texts: Any) -> Any:
+    """Return texts as instants where all of them are of one form, which Arrow reads at once."""
+    for kind in (pa.timestamp("us", "UTC"), pa.timestamp("us")):
+        try:
+            found = texts.cast(kind)
+        except pa.ArrowException:
+            continue
+        numbers = pc.fill_null(found.cast(pa.int64()), 0)
+        least, most = pc.min_max(numbers).values() if len(numbers) else (pa.scalar(0), pa.scalar(0))
+        if least.as_py() >= LEAST_US and most.as_py() <= MOST_US:
+            return found
+    return texts
+
+
 def _numbers(column: Any) -> NDArray[np.int64]:
     types = pa.types
     if types.is_timestamp(column.type) or types.is_date(column.type):

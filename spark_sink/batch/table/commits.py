@@ -6,12 +6,12 @@ adds and which it removes. What counts is what the commits from 1 to the last ha
     {"version": 1, "number": 7, "previous": {"number": 6, "sha256": "..."} | null,
      "run": "...", "kind": "run" | "compaction", "from": "2026-01-31" | null,
      "inputs": [{"name", "bytes", "modified_ns"}], "columns": {name: type}, "schema": base64 of Arrow's form,
-     "topic": {"topic", "topic_id", "partitions": {"0": [from, to]}},
+     "topic": {"topic", "topic_id", "partitions": {"0": [from, to]}} | null,
      "added": {"rows": [{"path", "date", "rows"}], "duplicates": [...], "quarantine": [{..., "source"}]},
      "removed": {"rows": ["path"], ...}, "counts": {"read": 10, ...}}
 
-Version 2 has ``topic``, what a run over a topic has read; the next one goes on there. Version 1 has none.
-Paths lead from the table's folder on. A run is one commit: rows, receipts and quarantine count together.
+``topic`` is what a run over a topic has read; the next one goes on there. Paths lead from the table's folder
+on. A run is one commit: rows, receipts and quarantine count together.
 
 Beside them, in ``head.json``, stand number and SHA-256 of the last commit, put right after it. It decides
 nothing: after a crash it may be one commit behind. By it a last commit that was removed or changed is found.
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from spark_sink.batch.table.counted import Counted
     from spark_sink.batch.table.layout import TableLayout
 
-VERSION, WITH_TOPIC = 1, 2
+VERSION = 1
 RUN, COMPACTION = "run", "compaction"
 
 
@@ -271,9 +271,9 @@ def _read(file: Path, number: int, before: Commit | None) -> Commit:
     try:
         made = json.loads(raw)
         version, previous = made["version"], made["previous"]
-        if version not in {VERSION, WITH_TOPIC}:
+        if version != VERSION:
             raise StopError(
-                f"commit {file}: version {version}, this Seqmark reads up to {WITH_TOPIC}; install a newer one"
+                f"commit {file}: version {version}, this Seqmark reads {VERSION}; install a newer one"
             )
         commit = Commit(
             number=made["number"],
@@ -286,7 +286,7 @@ def _read(file: Path, number: int, before: Commit | None) -> Commit:
             removed=made["removed"],
             counts=made["counts"],
             since=made["from"],
-            topic=_topic(made.get("topic")),
+            topic=_topic(made["topic"]),
             sha256=hashlib.sha256(raw).hexdigest(),
         )
     except (ValueError, KeyError, TypeError) as error:
@@ -315,14 +315,14 @@ def put_commit(layout: TableLayout, commit: Commit, before: Commit | None) -> st
     """
     added = {kind: [asdict(each) for each in files] for kind, files in commit.added.items()}
     made = {
-        "version": VERSION if commit.topic is None else WITH_TOPIC,
+        "version": VERSION,
         "number": commit.number,
         "previous": None if before is None else {"number": before.number, "sha256": before.sha256},
         "run": commit.run,
         "kind": commit.kind,
         "from": commit.since,
         "inputs": [asdict(each) for each in commit.inputs],
-        **({} if commit.topic is None else {"topic": asdict(commit.topic)}),
+        "topic": None if commit.topic is None else asdict(commit.topic),
         "columns": commit.columns,
         "schema": commit.schema,
         "added": added,

@@ -13,17 +13,26 @@
 An attempt has a random name: a task of a run that was killed may still write for a moment, and then writes to
 files that nobody will ever name. So has each try of a task: where Spark takes an executor for lost that is not,
 two tries write at once.
+
+One run at a time changes a table. The system frees its lock when the holder ends, however it ends. Two runs
+that got past it, on a file system without locks, still could not both commit: a commit's number is taken once.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
+from contextlib import contextmanager
 from datetime import date, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from processor.errors import StopError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ROWS, DUPLICATES, QUARANTINE = "rows", "duplicates", "quarantine"
 KINDS = (ROWS, DUPLICATES, QUARANTINE)
@@ -97,6 +106,34 @@ class TableLayout:
                     f"{kind} folder {folder}: it belongs to another table or holds another kind; name "
                     f"another folder"
                 )
+
+
+@contextmanager
+def table_lock(layout: TableLayout) -> Iterator[None]:
+    """Hold the lock of a table while the block runs.
+
+    Raises:
+        StopError: Another run holds it, or the block fails by the file system.
+    """
+    layout.own.mkdir(parents=True, exist_ok=True)
+    # Not inherited: the JVM and its Python workers may outlive us for a moment.
+    handle = os.open(layout.own / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise StopError(
+                f"another run is at work on {layout.output}: one run at a time; start this one when it "
+                f"has ended"
+            ) from error
+        yield
+    except OSError as error:
+        # A task's has come back as a refusal; this one is the driver's own.
+        raise StopError(
+            f"{layout.output}: {error}; mend that and start it again: a run that had committed by then says so"
+        ) from error
+    finally:
+        os.close(handle)
 
 
 def put_if_absent(file: Path, text: str) -> bool:

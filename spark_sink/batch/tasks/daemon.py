@@ -7,25 +7,12 @@ session has another daemon everything works as well, and costs more.
 
 from __future__ import annotations
 
-import gc
-
 from processor.engine.rest import warm_rest
-from spark_sink.batch.cluster import settle
+from spark_sink.batch.cluster import be_daemon
 from spark_sink.batch.tasks import extract, inspect, judge, merge, probe, write
 
 LOADED = (extract, inspect, judge, merge, probe, write)
 """Imported so that tasks find them."""
 
-
-def main() -> None:
-    """Load everything, then be PySpark's daemon."""
-    from pyspark import daemon  # noqa: PLC0415 - it reads the command line as it is imported
-
-    warm_rest()
-    gc.collect()
-    settle()  # the pages stay shared, too
-    daemon.manager()
-
-
 if __name__ == "__main__":
-    main()
+    be_daemon(warm_rest)

@@ -89,9 +89,10 @@ def _require_id(schema: pa.Schema, plain: pa.Schema, name: str, path: str, *, re
     whole = pa.types.is_integer(given) or pa.types.is_integer(kind)
     if renamed and not pa.types.is_string(kind):
         raise StopError(f"{path}: column {name} has the type {given}: only a column of texts can be renamed")
-    if not (whole or pa.types.is_string(kind) or pa.types.is_binary(kind)):
+    if not (whole or pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_boolean(kind)):
         raise StopError(
-            f"{path}: column {name} has the type {given}: an id is made of texts, whole numbers or bytes"
+            f"{path}: column {name} has the type {given}: an id is made of texts, whole numbers, booleans or "
+            "bytes"
         )
 
 

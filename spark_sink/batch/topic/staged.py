@@ -14,11 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from processor.engine.rest import Fault, JsonRows
+from processor.engine.rest import Fault, JsonRows, unframed
 from processor.errors import StopError
 from schemas.config.batches import TOPIC_COLUMNS
 from spark_sink.batch.rows.json_lines import read_lines
 from spark_sink.batch.rows.parquet_rows import read_groups
+from spark_sink.batch.rows.row_json import offsets_and_bytes
 from spark_sink.batch.rows.times import MOST_US, NO_TIME
 from spark_sink.batch.tasks.inspect import Footer
 
@@ -74,9 +75,10 @@ class TopicFile:
         self._writer.close()
 
     def take(self, block: TopicBlock) -> None:
-        """Write some records, or keep them until there are more."""
+        """Write some records, or keep them until there are more; of values only the JSON is kept."""
         times = pa.array(block.timestamp, pa.int64(), mask=block.timestamp < 0)
-        columns = [pa.array(block.offset), times, *(pa.array(each, pa.binary()) for each in block[2:])]
+        texts = block.keys, [each and unframed(each) for each in block.values]
+        columns = [pa.array(block.offset), times, *(pa.array(each, pa.binary()) for each in texts)]
         table = pa.table(columns, schema=_STAGED)
         self._waiting.append(table)
         self._rows, self._bytes = self._rows + len(table), self._bytes + table.nbytes
@@ -145,9 +147,7 @@ def _read_records(path: str, split: Split) -> Iterator[RecordBlock]:
     for _, table in read_groups(path, split, None):
         offset, timestamp, key, value = (each.combine_chunks() for each in table.columns)
         value = value.chunk(0) if isinstance(value, pa.ChunkedArray) else value
-        _, ends, data = value.buffers()
-        offsets = np.frombuffer(ends, np.int32)[value.offset : value.offset + len(value) + 1].astype(np.int64)
-        raw = np.zeros(0, np.uint8) if data is None else np.frombuffer(data, np.uint8)
+        offsets, raw = offsets_and_bytes(value)
         # Producers write what they like: microseconds, which are of the year 56,000, fit no date.
         beyond = pc.fill_null(pc.greater(timestamp, MOST_US // 1000), False)
         fitting = pc.if_else(beyond, pa.scalar(None, pa.int64()), timestamp)

@@ -15,7 +15,7 @@ from processor.kafka.plain.verdict_log import NOWHERE, VerdictSpan
 from spark_sink.source.place import SourcePlace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from processor.kafka.plain.verdict_log import VerdictBounds
 
@@ -84,16 +84,12 @@ class StreamPlanner:
         self._guessed = True
         return dict(self._began)
 
-    def spans(
-        self, begins: SourcePlace, ends: SourcePlace, bounds: Callable[[], Mapping[int, tuple[int, int]]]
-    ) -> list[LogSpan]:
+    def spans(self, begins: SourcePlace, ends: SourcePlace) -> list[LogSpan]:
         """Return what is read from one place to the next.
 
         Args:
             begins: Where the batch before ended.
             ends: Where this one ends.
-            bounds: Asks for those of the topic now; for places of builds that did not write down where a
-                partition begins that was added.
 
         Raises:
             StopError: The end lacks a partition, or goes back in one; or a partition was added, and what it
@@ -109,18 +105,13 @@ class StreamPlanner:
         known = {**ends.first, **first}
         for number in ends.next.keys() - first.keys():
             # The stream stood when it was added: all of it was to be read.
-            if known.get(number, 0) > 0 and not (begins.initial or self._accept_loss):
+            if known[number] > 0 and not (begins.initial or self._accept_loss):
                 raise StopError(
                     f"{ends.topic}:{number} was added, and begins at offset {known[number]}: retention has "
                     f"removed what was not read yet. Accept the loss (`accept_loss`), or begin with a new "
                     f"checkpoint and a new output"
                 )
-        unsaid = ends.next.keys() - known.keys()
-        now = bounds() if unsaid else {}
-        return [
-            LogSpan(number, known[number] if number in known else now[number][0], stop)
-            for number, stop in ends.next.items()
-        ]
+        return [LogSpan(number, known[number], stop) for number, stop in ends.next.items()]
 
     def _require_whole(
         self, topic: str, before: Mapping[int, int], now: Mapping[int, int], advice: str
@@ -179,7 +170,7 @@ class VerdictPlanner:
         Raises:
             StopError: As of `StreamPlanner.spans`, of the topic of verdicts.
         """
-        planned = self._verdicts.spans(begins.in_verdicts(), ends.in_verdicts(), dict)
+        planned = self._verdicts.spans(begins.in_verdicts(), ends.in_verdicts())
         fresh = begins.initial
         return [
             VerdictSpan(

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from processor.inspection.explain.story import RecordRef
 from processor.reset.backfill.sample import CutSample
+from processor.wire.receipt_values import RecordRef
 from schemas.changelog.backfill import BACKFILL_KEY
 from schemas.changelog.ids import ID_BLOCK_KIND, IDS_KEY, IdState
 from tests.support.backfill.load import RUN, explained, kill_load, run_load, sampled, stage

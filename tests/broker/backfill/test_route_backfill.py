@@ -16,9 +16,9 @@ import pytest
 
 from processor.config.load import load as read_config
 from processor.errors import StopError
-from processor.inspection.explain.story import RecordRef
 from processor.reset.backfill.load import loading
 from processor.reset.backfill.staging import Staging
+from processor.wire.receipt_values import RecordRef
 from schemas.changelog.backfill import BACKFILL_KEY
 from tests.support.backfill.load import explained
 from tests.support.backfill.route_fill import RUN, SINKS, SOURCES, RouteFill

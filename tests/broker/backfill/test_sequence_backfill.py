@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.inspection.explain.story import RecordRef
+from processor.wire.receipt_values import RecordRef
 from schemas.changelog.position import Origin
 from schemas.changelog.values import BROUGHT_KIND, ORIGIN_KEY
 from tests.support.backfill.load import RUN, explained, kill_load, run_load, sampled, stage_sequences

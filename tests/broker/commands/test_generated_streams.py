@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from processor.commands.cli import main
 from tests.support.kafka.topics import contents, create_topic
+from tests.support.verify.certificate import certificate
 from tests.support.worker.process import WorkerConfig, new_config, read_topic, run_drain
 from tests.support.worker.several import alone, pipelines_of
 
@@ -29,7 +30,15 @@ IDS: dict[str, Any] = {"mode": "insert-id", "window": "1h"}
 A, B = ({"from": "value", "pointer": f"/a~1b/{number}"} for number in (2, 0))
 
 
-DEFINITIONS: dict[str, tuple[dict[str, str], dict[str, Any]]] = {
+DEFINITIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "wraps": (
+        {"from": "header", "name": "seq", "wraps": 2_000},
+        {"scope": "header:producer", "reorder_window": 20},
+    ),
+    "wraps-and-changes": (
+        {"from": "value", "pointer": "/meta/seq", "wraps": 16_384},
+        {"scope": "key", "epoch": {"from": "header", "name": "boot", "order": "change"}},
+    ),
     "key-and-value": ({"from": "value", "pointer": "/meta/seq"}, {"scope": "key"}),
     "header-and-epoch": (
         {"from": "header", "name": "seq", "format": "int32"},
@@ -62,8 +71,8 @@ def generate(config: WorkerConfig, *arguments: str) -> Result:
     return CliRunner().invoke(main, given)
 
 
-def config_of(broker: Broker, folder: Path, sequence: dict[str, str]) -> WorkerConfig:
-    config = new_config(broker.bootstrap_servers, folder, PARTITIONS).with_quarantine()
+def config_of(broker: Broker, folder: Path, sequence: dict[str, Any]) -> WorkerConfig:
+    config = new_config(broker.bootstrap_servers, folder, PARTITIONS).with_quarantine().with_duplicates()
     return replace(config, pipelines=(replace(config.pipelines[0], sequence=sequence),))
 
 
@@ -103,6 +112,27 @@ def test_a_worker_passes_and_quarantines_what_the_truth_says(
     codes = [(dict(record.headers)["seqmark.error"] or b"").decode() for record in found]
     assert bad == [(r.partition, r.key, r.value, code) for r, code in zip(found, codes, strict=True)]
     assert len(bad) > 20  # of 57 and their copies; with on_missing = "pass" half of them pass
+
+
+@pytest.mark.parametrize("name", ["wraps", "wraps-and-changes"])
+def test_where_numbers_wrap_what_was_dropped_is_proved_and_explained(
+    made: tuple[WorkerConfig, dict[str, int]], name: str
+) -> None:
+    config = alone(made[0], name)
+    told = certificate(config)
+    assert (told.code, told.violations) == (0, [])
+    receipts = [
+        json.loads(each.value or b"") for each in read_topic(config.bootstrap_servers, config.duplicates)
+    ]
+    assert len(receipts) == sum(line["duplicates"] for line in told.partitions) > RECORDS // 50
+    for verdict in ("duplicate", "late"):
+        receipt = next(each for each in receipts if each["verdict"] == verdict)
+        where = "{topic}:{partition}:{offset}".format(**receipt)
+        ended = CliRunner().invoke(main, ["explain", where, "-c", str(config.write()), "--json"])
+        assert ended.exit_code == 0, ended.stderr
+        story = json.loads(ended.stdout)
+        assert story["outcome"] == verdict
+        assert story["owner"]["offset"] < receipt["offset"]
 
 
 def test_a_definition_that_no_record_can_carry_is_refused_before_a_topic_is_made(

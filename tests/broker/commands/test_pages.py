@@ -164,12 +164,16 @@ def test_the_commands_of_the_page_on_init_and_of_the_readme_run(place: Place) ->
     create_topic(place.bootstrap, place.here("clicks.raw"))
     produce(place.bootstrap, place.here("clicks.raw"), events())
     ran = 0
-    for line in (*commands("docs/commands/init.md"), *commands("README.md")):
+    for line in (
+        *commands("docs/commands/init.md"),
+        *commands("docs/commands/audit.md"),
+        *commands("README.md"),
+    ):
         if line.startswith("seqmark init"):
             (place.folder / "my.toml").unlink(missing_ok=True)
         place.run(line.replace("broker:9093", "localhost:9092"))
         ran += 1
-    assert ran >= 8
+    assert ran >= 9
 
 
 def test_the_commands_of_the_example_of_clicks_run(place: Place) -> None:

@@ -13,7 +13,8 @@ import pytest
 from processor.config.load import load
 from processor.errors import StopError
 from processor.ops.fault_points import CommitStep as FaultStep
-from processor.reset import fences, run
+from processor.ops.fault_points import heard_by
+from processor.reset import fences
 from processor.reset.decide import ToEarliest
 from processor.reset.run import opened
 from tests.support.kafka.topics import (
@@ -46,6 +47,7 @@ from tests.support.worker.several import alone, pipelines_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from enum import StrEnum
     from pathlib import Path
 
     from tests.support.kafka.broker import Broker
@@ -605,7 +607,7 @@ def test_a_worker_that_comes_in_between_wins_and_the_reset_changes_nothing(
 
 
 def test_a_worker_without_transactions_that_comes_right_before_the_commit_is_seen(
-    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, tmp_path: Path
 ) -> None:
     config = thirty(broker, tmp_path, guarantee="at_least_once")
     before = remembered(config)
@@ -619,12 +621,14 @@ def test_a_worker_without_transactions_that_comes_right_before_the_commit_is_see
 
     with ExitStack() as stack:
 
-        def start(step: FaultStep) -> None:
+        def start(step: StrEnum, _pipeline: str) -> None:
             if step is FaultStep.BEGUN:
                 stack.enter_context(start_worker(config)).wait_ready()
 
-        monkeypatch.setattr(run, "reached", start)
-        with pytest.raises(StopError, match=r"partitions \[0\] were not reset: pipeline p is not stopped"):
+        with (
+            heard_by(start),
+            pytest.raises(StopError, match=r"partitions \[0\] were not reset: pipeline p is not stopped"),
+        ):
             asyncio.run(reset())
 
     assert remembered(config) == before

@@ -31,8 +31,7 @@ pytestmark = pytest.mark.broker
 NOW_MS = int(time.time() * 1000)
 DAY_MS = 86_400_000
 MINUTE_MS = 60_000
-CONFIRMED = {"bucket": "10m", "expected_per_bucket": 1000}
-UNCONFIRMED = {**CONFIRMED, "expected_per_bucket": 70_000, "confirm": False}
+BLOOM = {"bucket": "10m", "expected_per_bucket": 70_000}
 
 
 def judging(broker: Broker, folder: Path, rules: IdRules, partitions: int = 1) -> WorkerConfig:
@@ -87,7 +86,6 @@ CASES = {
     "first": (IdRules(window="1h"), 1),
     "strict": (IdRules(window="1h"), 137),
     "renewed": (IdRules(window="20m", refresh=True), 300),
-    "filters": (IdRules(window="20m", refresh=True, bloom=CONFIRMED), 300),
 }
 """Rules, and where the pipeline is reset to."""
 
@@ -124,7 +122,7 @@ def test_after_a_reset_a_pipeline_is_as_one_that_has_come_just_so_far(broker: Br
     assert told.code == 0, told.details
 
 
-BACKENDS = {"exact": None, "confirmed": CONFIRMED, "unconfirmed": UNCONFIRMED}
+BACKENDS = {"exact": None, "bloom": BLOOM}
 
 
 def test_forward_ids_are_kept_whole_and_what_is_stepped_over_counts_as_seen(
@@ -146,25 +144,12 @@ def test_forward_ids_are_kept_whole_and_what_is_stepped_over_counts_as_seen(
     shutil.rmtree(config.state_dir)
     come(0, 60_100)
     drained(config)
-    assert [len(sink(alone(config, name))) for name in BACKENDS] == [60_050] * 3
+    assert [len(sink(alone(config, name))) for name in BACKENDS] == [60_050] * 2
 
 
-def test_forward_filters_keep_ids_as_long_as_they_were_last_renewed(broker: Broker, tmp_path: Path) -> None:
-    config = judging(broker, tmp_path, IdRules(window="10m", refresh=True, bloom=CONFIRMED))
-    begun = NOW_MS - DAY_MS
-    drained(config, *[of(b"%d" % (number % 5), begun + number * MINUTE_MS) for number in range(30)])
-    drained(config, of(b"0", begun + 30 * MINUTE_MS))
-    produce(config.bootstrap_servers, config.source, [of(b"1", begun + 31 * MINUTE_MS)])
-    (line,) = done(run_reset(config, "--to-offset", "0:32"))
-    assert (line["state"], line["records"]) == ("kept", 1)
-    # At minute 39 what was renewed at 28 is outside the window, and at 29, 30 and 31 inside it.
-    drained(config, *[of(name, begun + 39 * MINUTE_MS - 1) for name in (b"0", b"1", b"2", b"3", b"4")])
-    assert [dict(record.headers)["id"] for record in sink(config)][5:] == [b"2", b"3"]
-
-
-def test_renewed_ids_that_nobody_confirms_are_not_kept_forward(broker: Broker, tmp_path: Path) -> None:
+def test_renewed_ids_of_filters_are_not_kept_forward(broker: Broker, tmp_path: Path) -> None:
     # At minute 11 the id of minute 0, renewed at 9 in the same bucket, is inside the window of 10 minutes.
-    config = judging(broker, tmp_path, IdRules(window="10m", refresh=True, bloom=UNCONFIRMED))
+    config = judging(broker, tmp_path, IdRules(window="10m", refresh=True, bloom=BLOOM))
     begun = NOW_MS // DAY_MS * DAY_MS - DAY_MS
     drained(config, of(b"a", begun), of(b"a", begun + 9 * MINUTE_MS), of(b"b", begun + 9 * MINUTE_MS))
     produce(config.bootstrap_servers, config.source, [of(b"c", begun + 11 * MINUTE_MS)])
@@ -244,9 +229,8 @@ def test_a_changed_window_takes_over_where_the_ids_are_recomputed(broker: Broker
 
 
 CHANGES: dict[str, tuple[dict[str, Any] | None, dict[str, Any] | None]] = {
-    "to filters": (None, CONFIRMED),
-    "back": (CONFIRMED, None),
-    "confirmed": (UNCONFIRMED, None),
+    "to filters": (None, BLOOM),
+    "back": (BLOOM, None),
 }
 
 

@@ -1,7 +1,7 @@
-"""What does a worker do with Bloom filters that are not confirmed, by the contract? On a real broker.
+"""What does a worker do with Bloom filters, by the contract? On a real broker.
 
-A hit is a duplicate; receipts have neither owner nor expiry, and the boundary is exact to one bucket. The rest
-of the contract's sentences is what `test_insert_id.py` asks, for filters that are confirmed too.
+A hit is a duplicate; receipts have neither owner nor expiry, and the boundary is exact to one bucket.
+The rest of the contract's sentences is what `test_insert_id.py` asks.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BUCKET_MS = 600_000
 DAY_MS = 24 * WINDOW_MS
 BEGUN_MS = (int(time.time() * 1000) - 2 * WINDOW_MS) // BUCKET_MS * BUCKET_MS
 """Where a bucket begins: two hours ago."""
-BLOOM = {"bucket": "10m", "expected_per_bucket": 1000, "confirm": False}
+BLOOM = {"bucket": "10m", "expected_per_bucket": 1000}
 STORIES = Stories({"plain": IdRules(bloom=BLOOM), "refresh": IdRules(bloom=BLOOM, refresh=True)}, apart_ms=0)
 sent = STORIES.sent
 

@@ -30,12 +30,11 @@ STORIES = Stories(
     apart_ms=0,
 )
 sent = STORIES.sent
-CONFIRMED = {"bucket": "7m", "expected_per_bucket": 100}
 
 
-@pytest.fixture(scope="module", params=[None, CONFIRMED], ids=["exact", "bloom"])
-def told(request: pytest.FixtureRequest, broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    return STORIES.run(broker.bootstrap_servers, tmp_path_factory.mktemp("content"), bloom=request.param)
+@pytest.fixture(scope="module")
+def told(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    return STORIES.run(broker.bootstrap_servers, tmp_path_factory.mktemp("content"))
 
 
 @pytest.fixture

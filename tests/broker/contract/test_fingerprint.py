@@ -1,6 +1,6 @@
 """A worker tells records of one id apart as the contract says, sentence by sentence, on a real broker.
 
-Each with the exact backend and with Bloom filters that are confirmed. What is written into collisions, their
+What is written into collisions, their
 notes and quarantine are held to the naive model for all stories at once; a test says what one is about.
 """
 
@@ -36,7 +36,6 @@ pytestmark = pytest.mark.broker
 
 WINDOW_MS = 3_600_000
 BEGUN_MS = int(time.time() * 1000) - WINDOW_MS - 120_000
-CONFIRMED = {"bucket": "7m", "expected_per_bucket": 100}
 HEADER, FIELD = {"from": "header", "name": "id"}, {"from": "value", "pointer": "/id"}
 EXCLUDED = {"exclude": ["/sent_at", "/meta/hops/0", "/deep/x/y", "/a~1b"]}
 
@@ -74,9 +73,9 @@ STORIES = Stories(
 sent = STORIES.sent
 
 
-@pytest.fixture(scope="module", params=[None, CONFIRMED], ids=["exact", "bloom"])
-def told(request: pytest.FixtureRequest, broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Told:
-    return STORIES.run(broker.bootstrap_servers, tmp_path_factory.mktemp("fingerprint"), bloom=request.param)
+@pytest.fixture(scope="module")
+def told(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Told:
+    return STORIES.run(broker.bootstrap_servers, tmp_path_factory.mktemp("fingerprint"))
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from click.testing import CliRunner
 from processor.commands.cli import main
 from processor.config.load import load
 from processor.inspection.explain.explainer import Explainer
-from processor.inspection.explain.story import Outcome, RecordRef
+from processor.inspection.explain.story import Outcome
+from processor.wire.receipt_values import RecordRef
 from schemas.changelog.position import Position
 from schemas.changelog.values import POSITION_KEY
 from tests.support.judges.fingerprints import FingerprintRules

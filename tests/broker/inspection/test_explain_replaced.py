@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from processor.inspection.explain.story import Outcome, RecordRef
+from processor.inspection.explain.story import Outcome
 from processor.inspection.timeline.say import clause
+from processor.wire.receipt_values import RecordRef
 from tests.broker.inspection.test_explain import WHEN, Truth, drain, named, refs, scoped, some, tell, told
 from tests.support.judges.id_rules import IdRules
 from tests.support.kafka.topics import New, bounds, create_topic, delete_topic, produce, read_topic, until

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.inspection.explain.story import Outcome, RecordRef
+from processor.inspection.explain.story import Outcome
+from processor.wire.receipt_values import RecordRef
 from tests.broker.inspection.test_explain import WHEN, Truth, drain, refs, run, some, tell, told
 from tests.support.kafka.topics import New, bounds, create_topic, delete_topic, produce, read_topic
 from tests.support.worker.marks import index_of

@@ -20,11 +20,11 @@ from aiokafka import AIOKafkaProducer
 
 from processor.config.load import load
 from processor.inspection.explain.explainer import Explainer
-from processor.inspection.explain.story import Outcome, RecordRef
+from processor.inspection.explain.story import Outcome
+from processor.wire.receipt_values import RecordRef
+from tests.support.explain.compare import differs, grounds, outcome_of, owner, ref
 from tests.support.explain.streams import STREAMS, Stream
 from tests.support.explain.truth import JUDGED, Outputs, Place, Truth, origins, placed, verdicts
-from tests.support.judges.id_rules import IdSaid
-from tests.support.judges.rules import Said
 from tests.support.kafka.topics import (
     New,
     Record,
@@ -328,7 +328,12 @@ def lies(asked: Asked, story: Story, there: set[tuple[int, int]], firsts: list[i
         assert story.record is not None
         record = asked.records[place]
         yield from differs("record", (story.record.key, story.record.value), (record.key, record.value))
-    yield from told(asked, story, truth, there, gone=gone)
+    # The clock of a routed partition follows how partitions fall in between each other.
+    receipts, clocked = asked.stream.receipts, not asked.stream.routed
+    yield from grounds(story, truth, receipts=receipts, gone=gone, clocked=clocked)
+    yield from owner(
+        story, truth, pipeline.source, there, lambda place: ref(pipeline.sink, asked.truths[place].clean)
+    )
 
 
 def one_of_equals(asked: Asked, place: Place) -> bool:
@@ -346,57 +351,3 @@ def strays(asked: Asked, story: Story, there: set[tuple[int, int]]) -> Iterator[
         yield from differs("source", story.source, source)
     elif story.source is not None:
         yield f"it came from {source}, which is gone, and is said to come from {story.source}"
-
-
-def told(asked: Asked, story: Story, truth: Truth, there: set[tuple[int, int]], *, gone: bool) -> Iterator[str]:
-    """Yield in what differs what it was compared with."""
-    said, grounds = truth.said, story.grounds
-    dropped = truth.verdict in {"duplicate", "late"}
-    if isinstance(said, Said) and dropped and (asked.stream.receipts or not gone):
-        yield from differs("sequence", grounds.sequence, said.sequence)
-        if asked.stream.receipts:
-            yield from differs("watermark", grounds.watermark, said.watermark)
-            yield from differs("epoch", grounds.epoch, said.epoch)
-    if truth.verdict == "collision":
-        yield from differs("action", grounds.action, truth.action)
-    # The clock of a routed partition follows how partitions fall in between each other.
-    if isinstance(said, IdSaid) and truth.owner is not None and not asked.stream.routed:
-        yield from differs("expires", story.expires_ms, said.expires_ms or None)
-    if truth.owner is None:
-        yield from differs("owner", story.owner, None)
-        return
-    if story.outcome is Outcome.NOT_RETAINED:
-        return
-    if isinstance(said, Said) and (gone or truth.owner not in there):
-        # A number, and no position: which record carried it is not known any more.
-        return
-    owner = story.owner
-    if owner is None:
-        yield "no owner"
-        return
-    yield from differs("owner", owner.ref, ref(asked.pipeline.source, truth.owner))
-    if truth.owner in there:
-        yield from differs(
-            "its clean place", owner.clean, ref(asked.pipeline.sink, asked.truths[truth.owner].clean)
-        )
-
-
-def outcome_of(truth: Truth, *, gone: bool) -> Outcome:
-    """Return how a verdict is called; of a record that is gone what it left behind says it, if anything."""
-    left = truth.receipt is not None or truth.quarantine is not None
-    if gone and not left:
-        return Outcome.NOT_RETAINED
-    if truth.verdict == "pass":
-        return Outcome.PASSED
-    return Outcome(truth.verdict) if truth.verdict in JUDGED else Outcome.QUARANTINED
-
-
-def ref(topic: str | None, place: Place | None) -> RecordRef | None:
-    """Return a position as stories have it."""
-    return None if topic is None or place is None else RecordRef(topic, *place)
-
-
-def differs(what: str, told: object, true: object) -> Iterator[str]:
-    """Yield a line if what was told is not so."""
-    if told != true:
-        yield f"{what} is said to be {told}, and is {true}"

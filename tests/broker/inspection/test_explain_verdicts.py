@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.inspection.explain.story import Outcome, RecordRef
+from processor.inspection.explain.story import Outcome
+from processor.wire.receipt_values import RecordRef
 from tests.broker.inspection.test_explain import drain, tell
 from tests.support.kafka.topics import bounds, delete_records, new
 from tests.support.worker import forks

@@ -34,8 +34,7 @@ IDS: dict[str, Any] = {"mode": "insert-id", "id": ID, "window": "1h"}
 BLOOM = {"bucket": "10m", "expected_per_bucket": 1_000}
 PIPELINES: dict[str, dict[str, Any]] = {
     "exact": IDS,
-    "confirmed": {**IDS, "backend": "bloom", "bloom": BLOOM},
-    "unconfirmed": {**IDS, "backend": "bloom", "bloom": {**BLOOM, "confirm": False}},
+    "filters": {**IDS, "backend": "bloom", "bloom": BLOOM},
     "routed": {**IDS, "route": "by-id"},
     "scoped": {"scope": "key", "epoch": {"from": "header", "name": "epoch", "format": "int64"}},
     "whole": {},
@@ -91,7 +90,7 @@ def _remembered(worker: Worker, pipeline: str, *words: str) -> list[dict[str, An
     return [each for partition in said["partitions"] for each in partition["remembered"]]
 
 
-@pytest.mark.parametrize("pipeline", ["exact", "confirmed", "routed"])
+@pytest.mark.parametrize("pipeline", ["exact", "routed"])
 def test_an_id_is_answered_with_the_record_that_passed_and_until_when(asked: Worker, pipeline: str) -> None:
     (one,) = _remembered(asked, pipeline, "text:5", "k")
 
@@ -115,11 +114,11 @@ def test_a_word_that_reads_as_a_number_asks_for_both(asked: Worker) -> None:
     assert len(_remembered(asked, "exact", "json:3", "base64:aw==")) == 1
 
 
-def test_filters_that_nobody_confirms_know_no_record(asked: Worker) -> None:
-    (one,) = _remembered(asked, "unconfirmed", "text:5", "k")
+def test_filters_know_no_record(asked: Worker) -> None:
+    (one,) = _remembered(asked, "filters", "text:5", "k")
 
     assert one == {"as": ["string", "bytes"], "owner": None, "reading": None, "expires_at": None}
-    assert not _remembered(asked, "unconfirmed", "text:no such id", "k")
+    assert not _remembered(asked, "filters", "text:no such id", "k")
 
 
 def test_a_scope_is_answered_with_its_watermark(asked: Worker) -> None:
@@ -164,13 +163,13 @@ def test_the_search_field_of_the_page_asks_every_pipeline_or_one(chromium: Chrom
     look = chromium.look(f"http://127.0.0.1:{asked.web_port}/", act, width=360)
 
     every = look.seen["all"]
-    assert every.count("Known in 1 partition; 2 of 2 partitions answered") == 4
-    assert every.count(":1:5") == 3  # filters that nobody confirms know no record
+    assert every.count("Known in 1 partition; 2 of 2 partitions answered") == 3
+    assert every.count(":1:5") == 2  # filters know no record
     assert every.count("only filters know it") == 1
     assert every.count("Not known; 2 of 2 partitions answered") == 1  # of the scope with this name
     assert look.seen["few"].count("Known") == 0
     assert f"\n{RECORDS - 1}\n7\n" in look.seen["scope"]  # the watermark, and the epoch
-    assert look.seen["kinds"].count("an id of") == 4
+    assert look.seen["kinds"].count("an id of") == 3
     assert "whole" not in look.seen["kinds"]
     assert look.seen["brought"] == "a record that a backfill has brought"
     assert look.errors == []
@@ -195,7 +194,7 @@ def test_an_answer_holds_no_id_and_no_key(asked: Worker) -> None:
 @pytest.mark.parametrize(
     ("query", "status", "said"),
     [
-        ({"id": "1"}, 400, "name one pipeline: confirmed, exact"),
+        ({"id": "1"}, 400, "name one pipeline: exact, filters"),
         ({"pipeline": "exact", "id": "1"}, 400, "have 2 parts, and 1 were given"),
         ({"pipeline": "exact", "scope": "k"}, 400, "ask for id=WORD"),
         ({"pipeline": "whole", "id": "1"}, 400, "ask for scope=TEXT"),

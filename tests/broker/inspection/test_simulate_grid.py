@@ -83,7 +83,7 @@ def with_row(dedup: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
     backend = {key: value for key, value in found.items() if key not in {"backend", "bloom"}}
     if row["backend"] == "exact":
         return backend
-    return {**backend, "backend": "bloom", "bloom": {**BLOOM, "confirm": row["backend"] != "bloom"}}
+    return {**backend, "backend": "bloom", "bloom": BLOOM}
 
 
 def test_every_way_of_the_grid_does_what_is_predicted_within_one_percent_of_the_records(
@@ -99,7 +99,7 @@ def test_every_way_of_the_grid_does_what_is_predicted_within_one_percent_of_the_
     assert kinds == {
         ("watermark", "partition", "watermark"),
         ("watermark", "key", "watermark"),
-        *(("insert-id", "partition", backend) for backend in ("exact", "bloom confirmed", "bloom")),
+        *(("insert-id", "partition", backend) for backend in ("exact", "bloom")),
     }
     assert {way["dedup"]["id"][0]["from"] for way in found["ways"] if "id" in way["dedup"]} >= {
         "header",

@@ -26,7 +26,7 @@ RENAME = {
     "fingerprint": {"exclude": ["/at"]},
 }
 CONTENT = {**IDS, "id": [{"from": "content", "exclude": ["/at"]}]}
-BLOOM = {"bucket": "10m", "expected_per_bucket": 1_000, "confirm": False}
+BLOOM = {"bucket": "10m", "expected_per_bucket": 1_000}
 EPOCH = {"from": "header", "name": "epoch", "format": "int64"}
 PIPELINES: dict[str, dict[str, Any]] = {
     "scoped": {"scope": "key", "epoch": EPOCH},
@@ -141,7 +141,7 @@ def test_a_content_is_found_by_the_digits_of_its_receipt(judged: WorkerConfig) -
     assert [len(each["remembered"]) for each in found.last["state"]] == [1, 0]
 
 
-def test_filters_that_nobody_confirms_say_that_they_know_an_id(judged: WorkerConfig) -> None:
+def test_filters_say_that_they_know_an_id(judged: WorkerConfig) -> None:
     found = told(judged, "filtered", "--id", "a")
 
     assert [each[2] for each in outcomes(found)] == ["passed", "duplicate", "duplicate", "passed"]

@@ -36,9 +36,8 @@ pytestmark = pytest.mark.broker
 
 WINDOW_MS = 3_600_000
 BEGUN_MS = int(time.time() * 1000) - 2 * WINDOW_MS
-CONFIRMED = {"bucket": "10m", "expected_per_bucket": 1000}
 EXACT, RENEWING = replace(COLLISIONS, rename={"to": "/id", "keep": "/was"}), replace(COLLISIONS, refresh=True)
-RULES = {"exact": EXACT, "bloom": replace(RENEWING, bloom=CONFIRMED)}
+RULES = {"exact": EXACT, "renewing": RENEWING}
 
 
 def event(name: str, content: int, minute: float = 0) -> New:

@@ -41,14 +41,9 @@ pytestmark = pytest.mark.broker
 
 NOW_MS = int(time.time() * 1000)
 DAY_MS = 86_400_000
-# Filters outgrow 1,000 ids; without confirmation 1e-12 is a rate that no test meets.
-CONFIRMED = {"bucket": "1s", "expected_per_bucket": 1000, "false_positive_rate": 0.01}
-UNCONFIRMED = {"bucket": "1s", "expected_per_bucket": 1000, "false_positive_rate": 1e-12, "confirm": False}
-BACKENDS: dict[str, dict[str, object] | None] = {
-    "exact": None,
-    "confirmed": CONFIRMED,
-    "unconfirmed": UNCONFIRMED,
-}
+# Filters outgrow 1,000 ids; 1e-12 is a rate that no test meets.
+BLOOM = {"bucket": "1s", "expected_per_bucket": 1000, "false_positive_rate": 1e-12}
+BACKENDS: dict[str, dict[str, object] | None] = {"exact": None, "bloom": BLOOM}
 
 
 def judging(broker: Broker, folder: Path, rules: IdRules, partitions: int = 1) -> WorkerConfig:
@@ -88,13 +83,9 @@ def stores(config: WorkerConfig) -> list[Path]:
     return sorted(config.state_dir.glob("*/home-*/p/[0-9]*"))
 
 
-@pytest.mark.drawn("backend")
-@pytest.mark.parametrize("backend", ["exact", "confirmed"])
-def test_verdicts_and_receipts_are_the_naive_models_over_many_restarts(
-    broker: Broker, tmp_path: Path, backend: str
-) -> None:
+def test_verdicts_and_receipts_are_the_naive_models_over_many_restarts(broker: Broker, tmp_path: Path) -> None:
     dice = random.Random(20261121)
-    rules = IdRules(window="1s", refresh=True, bloom=BACKENDS[backend])
+    rules = IdRules(window="1s", refresh=True)
     config = judging(broker, tmp_path, rules, partitions=2)
     clock = NOW_MS - DAY_MS
     for run in range(4):
@@ -300,7 +291,8 @@ def test_metrics_say_how_many_ids_there_are_and_what_the_clock_has_met(broker: B
 
 
 def test_metrics_say_at_which_rate_filters_take_a_new_id_for_an_old_one(broker: Broker, tmp_path: Path) -> None:
-    config = judging(broker, tmp_path, IdRules(bloom=CONFIRMED))
+    rate = {**BLOOM, "false_positive_rate": 0.01}
+    config = judging(broker, tmp_path, IdRules(bloom=rate))
     produce(config.bootstrap_servers, config.source, some(0, 5000))
     with start_worker(config) as worker:
         worker.wait_ready()

@@ -28,13 +28,12 @@ pytestmark = pytest.mark.broker
 NUMBER = {"from": "header", "name": "seq", "format": "int64"}
 IDS: dict[str, Any] = {"mode": "insert-id", "window": "1d", "id": [{"from": "value", "pointer": "/id"}]}
 PRINTED = {**IDS, "fingerprint": {"exclude": ["/at"]}}
-BLOOM = {"backend": "bloom", "bloom": {"bucket": "1h", "expected_per_bucket": 1_000}}
 MODES: dict[str, dict[str, Any]] = {
     "partition": {},
     "scopes": {"mode": "watermark", "sequence": NUMBER, "scope": "key", "epoch": NUMBER, "reorder_window": 4},
     "content": {**IDS, "id": [{"from": "content", "exclude": ["/at"]}]},
     "renamed": {**PRINTED, "on_collision": "rename", "rename": {"to": "/id", "keep": "/was"}},
-    "aside": {**PRINTED, **BLOOM, "on_collision": "quarantine"},
+    "aside": {**PRINTED, "on_collision": "quarantine"},
     "dropped": {**PRINTED, "on_collision": "drop"},
 }
 WHEN = 1_795_420_800_000

@@ -127,7 +127,8 @@ def test_a_mixed_stream_from_all_partitions_is_exactly_once_in_both_hops(
     found = assert_routed(config, rules)
     assert len(found.passed) > 10_000
     assert len(found.receipts) > 1_000
-    assert len({each["owner"]["partition"] for each in found.receipts}) == 4
+    if backend == "exact":  # filters know no owner
+        assert len({each["owner"]["partition"] for each in found.receipts}) == 4
     assert len(found.quarantined) > 10
 
 
@@ -152,7 +153,7 @@ def test_what_lacks_a_part_goes_by_its_source_partition_and_what_is_wrong_to_qua
 ) -> None:
     rules = RoutedRules(({"from": "value", "pointer": "/a"},), on_missing="pass")
     config = config_of(broker, tmp_path, 5, rules)
-    some = [record(None, value=value) for value in (b"{}", b'{"a":null}', b'{"a":true}', b'{"a":"x"}')]
+    some = [record(None, value=value) for value in (b"{}", b'{"a":null}', b'{"a":{}}', b'{"a":"x"}')]
     for number in range(5):
         produce(config.bootstrap_servers, config.source, some, partition=number)
     drain(config)
@@ -163,7 +164,7 @@ def test_what_lacks_a_part_goes_by_its_source_partition_and_what_is_wrong_to_qua
     assert len([each for each in sink if each.value == b'{"a":"x"}']) == 1
     aside = read_topic(config.bootstrap_servers, config.quarantine)
     assert [each.partition for each in aside] == [0, 0, 0, 1, 1]
-    assert {each.value for each in aside} == {b'{"a":true}'}
+    assert {each.value for each in aside} == {b'{"a":{}}'}
 
 
 def test_the_clock_is_that_of_the_partition_where_ids_meet(broker: Broker, tmp_path: Path) -> None:

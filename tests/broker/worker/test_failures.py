@@ -70,14 +70,17 @@ def ended(broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Ended:
     return run_drain(config)
 
 
+LOST = "have a content that never passed"
+
+
 def warned(ended: Ended, case: str) -> list[str]:
-    return [line for line in ended.stderr.splitlines() if f"pipeline {case}: " in line]
+    return [line for line in ended.stderr.splitlines() if f"pipeline {case}: " in line and LOST not in line]
 
 
 SAID = {
     "header": ".header:0:0: header seqno is missing; 8 bytes (int64) are wanted; its headers: trace, seq",
     "width": "header seq has 11 bytes; 8 bytes (int64) are wanted",
-    "pointer": "/insert_id is missing; a string or number is wanted; members: event_id, at",
+    "pointer": "/insert_id is missing; a string, number or boolean is wanted; members: event_id, at",
     "avro": "(value_not_json), such as ",
     "part": "3 of the first 5 records (60 %) are quarantined (header_malformed), such as ",
     "late": "99 % of the first 200 records are late or duplicates: their sequences are not above the "
@@ -111,6 +114,13 @@ def test_the_warning_says_what_to_do(ended: Ended) -> None:
 @pytest.mark.parametrize("case", ["well", "few"])
 def test_what_is_well_or_too_little_to_tell_is_not_warned_of(ended: Ended, case: str) -> None:
     assert warned(ended, case) == []
+
+
+def test_new_records_that_are_dropped_are_warned_of_however_few(ended: Ended) -> None:
+    lost = [line for line in ended.stderr.splitlines() if LOST in line]
+    assert {line.partition(" WARNING pipeline ")[2].partition(":")[0] for line in lost} == {"late", "few"}
+    (few,) = (line for line in lost if "pipeline few: " in line)
+    assert "of 2 dropped records looked at, 2 have" in few
 
 
 def test_bad_first_records_switch_no_gauge_off(ended: Ended) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,6 @@ import pytest
 from processor.errors import RebuildError
 from processor.kafka.client import Client, TopicPartition
 from processor.kafka.fetch import Fetcher
-from schemas.changelog.position import NO_ENDS
-from schemas.changelog.values import POSITION_KEY, sealed
 from tests.support.kafka.topics import (
     add_partitions,
     admin,
@@ -38,7 +35,7 @@ from tests.support.worker.process import (
     run_drain,
     start_worker,
 )
-from tests.support.worker.reset import remembered, run_reset
+from tests.support.worker.reset import run_reset
 
 if TYPE_CHECKING:
     import subprocess
@@ -158,23 +155,6 @@ def test_a_second_application_writes_verdicts_of_a_source_only_where_it_takes_th
     taken = run_drain(other, "--take-over-sink")
     assert taken.code == 0, taken.stderr
     assert run_drain(first).code == 1
-
-
-def test_a_state_of_before_names_were_kept_is_taken_over_once(broker: Broker, tmp_path: Path) -> None:
-    config = ten(broker, tmp_path)
-    now = remembered(config).position
-    assert now is not None
-    head = struct.Struct(">BHqqI16s16s")
-    numbers = 1, now.slots, now.next_offset, now.batch_offset, now.batch_crc
-    old = sealed(POSITION_KEY, head.pack(*numbers, now.definition, now.state_id))
-    produce_transaction(config.bootstrap_servers, config.changelog, [New(POSITION_KEY, old, (), 0)])
-
-    drained(config)
-
-    found = remembered(config).position
-    # Where outputs ended, and when the state was made, nobody knows of it.
-    assert found == replace(now, ends=NO_ENDS, since_ms=0)
-    assert (now.application, now.pipeline) == (config.application_id, "p")
 
 
 def remade(config: WorkerConfig, topic: str, configs: Mapping[str, str] | None = None) -> None:

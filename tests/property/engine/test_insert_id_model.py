@@ -163,7 +163,7 @@ def test_verdicts_are_the_models_with_a_commit_drop_or_restart_anywhere(
 
 @dataclass
 class BucketModel(Model):
-    """Without confirmation: an id is remembered until all of its bucket is outside the window."""
+    """Bloom filters: an id is remembered until all of its bucket is outside the window."""
 
     bucket: int = 1
 
@@ -185,18 +185,17 @@ class BucketModel(Model):
 
 
 @examples(200)
-@given(steps, windows, st.booleans(), st.booleans(), st.sampled_from([1, 3, 50, 1000]))
-def test_bloom_with_and_without_confirmation_is_the_model_with_a_restart_anywhere(
+@given(steps, windows, st.booleans(), st.sampled_from([1, 3, 50, 1000]))
+def test_bloom_is_the_model_with_a_restart_anywhere(
     script: list[Step],
     window: int,
     refresh: bool,  # noqa: FBT001 - hypothesis gives it by name
-    confirm: bool,  # noqa: FBT001 - the same
     bucket: int,
 ) -> None:
     # 64 ids a filter, so that buckets outgrow theirs; at 1e-12 no seed meets a false positive.
-    bloom = BloomWindow(window, bucket, 64, 1e-12, refresh=refresh, confirm=confirm)
+    bloom = BloomWindow(window, bucket, 64, 1e-12, refresh=refresh)
     partition = BloomPartition(bloom)
-    model = Model(window, refresh) if confirm else BucketModel(window, refresh, bucket=bucket)
+    model = BucketModel(window, refresh, bucket=bucket)
     committed = model.copy()
     offset, clock, now = 0, NEVER, NOW
     for step in script:
@@ -222,7 +221,7 @@ def test_bloom_with_and_without_confirmation_is_the_model_with_a_restart_anywher
 @pytest.mark.parametrize("window", [1, 2, 50, 51])
 @pytest.mark.parametrize("reading", [-8, -1, 0, 1, 49, 50])
 @pytest.mark.parametrize("committed", [False, True])
-def test_the_boundary_is_exact_to_the_millisecond_and_without_confirmation_to_the_bucket(
+def test_the_boundary_is_exact_to_the_millisecond_and_with_filters_to_the_bucket(
     bucket: int,
     window: int,
     reading: int,
@@ -231,15 +230,11 @@ def test_the_boundary_is_exact_to_the_millisecond_and_without_confirmation_to_th
     ends = (reading // bucket + 1) * bucket - 1 + window
     assert reading + window <= ends < reading + window + bucket
     one, at = ids_of(hashes_of([b"id"])), np.array([reading])
-    for boundary, confirm in (
-        (reading + window, None),
-        (reading + window, True),
-        (ends, False),
-    ):
+    for boundary, filters in ((reading + window, False), (ends, True)):
         for later, verdict in ((boundary - 1, Verdict.DUPLICATE), (boundary, Verdict.PASS)):
             partition: ExactPartition | BloomPartition = ExactPartition(window, refresh=False)
-            if confirm is not None:
-                partition = BloomPartition(BloomWindow(window, bucket, 64, 1e-9, confirm=confirm))
+            if filters:
+                partition = BloomPartition(BloomWindow(window, bucket, 64, 1e-9))
             assert said(partition.judge(one, np.array([7]), at)) == [Said(Verdict.PASS)]
             if committed:
                 partition.commit(reading)

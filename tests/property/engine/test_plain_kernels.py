@@ -18,10 +18,13 @@ PROPERTIES = {
     "watermarks": (
         "property/judges/test_watermark_model.py",
         "property/judges/test_scopes_model.py",
+        "property/judges/test_dropped.py",
+        "property/judges/test_real_numbers_model.py",
         "property/verify/test_certificate.py",
     ),
     "reading": (
         "property/engine/test_extract_model.py",
+        "property/engine/test_lenient_json.py",
         "unit/engine/test_ids.py",
         "unit/engine/test_new_ids.py",
         # test_json_differential.py does the same by itself, with guarded bytes.

@@ -46,6 +46,19 @@ def sources(name: str) -> st.SearchStrategy[dict[str, Any]]:
     return st.one_of(header, value)
 
 
+def numbered(dedup: dict[str, Any]) -> WatermarkDedup:
+    """Return a definition; of numbers that wrap the window is less than half the range."""
+    wraps = dedup.pop("wraps", None)
+    if wraps is not None:
+        wraps = min(wraps, 2**31) if dedup["sequence"].get("format") == "int32" else wraps
+        dedup["sequence"] = {**dedup["sequence"], "wraps": wraps}
+        dedup["reorder_window"] = min(dedup["reorder_window"], (wraps - 1) // 2)
+    return WatermarkDedup.model_validate(dedup)
+
+
+changing = st.builds(
+    lambda source: {k: v for k, v in source.items() if k != "format"} | {"order": "change"}, sources("boot")
+)
 definitions = st.fixed_dictionaries(
     {
         "mode": st.just("watermark"),
@@ -53,8 +66,11 @@ definitions = st.fixed_dictionaries(
         "sequence": sources("n"),
         "reorder_window": st.sampled_from([0, 1, 7, 64, 65_536]),
     },
-    optional={"epoch": sources("e~1x")},
-).map(WatermarkDedup.model_validate)
+    optional={
+        "epoch": sources("e~1x") | changing,
+        "wraps": st.sampled_from([2, 3, 64, 1_000, 2**31, 2**63 - 1]),
+    },
+).map(numbered)
 
 options = st.builds(
     StreamOptions,
@@ -106,7 +122,7 @@ def test_what_can_be_judged_is_a_click_of_the_user_that_is_its_key(
 def test_each_scope_has_a_sequence_of_its_own_and_they_are_interleaved(seed: int) -> None:
     dedup = defined(scope="key")
     (part,) = make_stream(dedup, StreamOptions(20_000, 0.05, seed, 1, START_MS, scopes=500))
-    scopes = [scope_of(record, dedup.scope) for record in records(part)]
+    scopes = [scope_of(record, dedup.scope_name) for record in records(part)]
     assert len(set(scopes)) == 500
     assert sum(one != other for one, other in pairwise(scopes)) > 15_000
     place = Rules.of(dedup).sequence

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from processor.engine.extract.ids import IdExtractor, texts
 from processor.errors import ConfigError
-from processor.inspection.timeline.wanted import rows_of, wanted_fields, wanted_id, wanted_key
+from processor.inspection.timeline.wanted import Wanted, rows_of, wanted_fields, wanted_id, wanted_key
 from processor.judges.ids import parts_of
 from processor.wire.encode import plain_batch
 from schemas.config import InsertIdDedup, Pipeline, WatermarkDedup
@@ -61,7 +61,7 @@ def test_by_id_exactly_the_records_with_it_are_found(
 ) -> None:
     key, field, header = data.draw(st.sampled_from(records))
     asked = [word(field), spelled(header), spelled(key)]
-    if not isinstance(field, (str, int, float)) or field is True:
+    if not isinstance(field, (str, int, float)):
         with pytest.raises(ConfigError):
             wanted_id(pipeline(), asked)
         return
@@ -83,7 +83,7 @@ def test_the_receipts_of_an_id_are_found_as_they_are_written(
     judged = [row for row in range(len(records)) if not ids.fault[row]]
     if not judged:
         return
-    shown = [texts(found.data, ids, row, most) for row in judged]
+    shown = [texts(ids, row, most) for row in judged]
     receipts = columns_of(plain_batch([(None, json.dumps({"id": each}).encode(), 0, ()) for each in shown]))[0]
     key, field, header = records[data.draw(st.sampled_from(judged))]
     wanted = wanted_id(pipeline(), [word(field), spelled(header), spelled(key)])
@@ -109,7 +109,7 @@ def test_by_key_and_by_field_exactly_those_are_found(
     by_key = rows_of(wanted_key(spelled(key)).of_records(pipeline(), None), found)
     assert by_key.tolist() == [row for row, each in enumerate(records) if each[0] == key]
 
-    if isinstance(field, (str, int, float)) and field is not True:
+    if isinstance(field, (str, int, float)):
         wanted = wanted_fields([f"/id={word(field)}"])
         rows = rows_of(wanted.of_records(pipeline(), None), found)
         assert rows.tolist() == [row for row, each in enumerate(records) if same(each[1], field)]
@@ -132,3 +132,16 @@ def test_sequences_have_no_ids() -> None:
     dedup = WatermarkDedup.model_validate({"mode": "watermark", "sequence": sequence})
     with pytest.raises(ConfigError, match="judges by sequences"):
         wanted_id(Pipeline.model_construct(name="p", source="raw", sink="clean", dedup=dedup), ["1"])
+
+
+@pytest.mark.parametrize("wanted", [wanted_fields(["/id=text:a"]), wanted_id(pipeline(), ["a", "h", "k"])])
+def test_records_are_found_in_values_that_are_read_leniently_and_behind_five_bytes(wanted: Wanted) -> None:
+    values = [
+        b'{"id":"a"}',
+        b'\0\0\0\0\x01{"id":"a","n":NaN}',
+        b'\xef\xbb\xbf{"id":"a","t":"\xe9"}\0',
+        b'{"id":"b"}\0',
+    ]
+    found = columns_of(plain_batch([(b"k", value, 0, ((b"h", b"h"),)) for value in values]))[0]
+    for json_, rows in (("strict", [0]), ("lenient", [0, 1, 2])):
+        assert rows_of(wanted.of_records(pipeline(json=json_), None), found).tolist() == rows

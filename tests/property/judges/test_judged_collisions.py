@@ -53,11 +53,10 @@ class JudgedStream:
 @pytest.mark.parametrize("fingerprint", [{"exclude": ["/sent_at"]}, {"of": "bytes"}, {"headers": ["type"]}])
 @pytest.mark.parametrize("action", ["pass", "drop"])
 @pytest.mark.parametrize("refresh", [False, True])
-@pytest.mark.parametrize("backend", ["exact", "bloom"])
 def test_verdicts_owners_and_expiry_are_those_of_the_truth(
-    fingerprint: dict[str, Any], action: str, *, refresh: bool, backend: str
+    fingerprint: dict[str, Any], action: str, *, refresh: bool
 ) -> None:
-    keys = {"fingerprint": fingerprint, "on_collision": action, "refresh": refresh, "backend": backend}
+    keys = {"fingerprint": fingerprint, "on_collision": action, "refresh": refresh}
     given = {"mode": "insert-id", "id": IDS, "window": "1h", **keys}
     (part,) = make_stream(InsertIdDedup.model_validate(given), OPTIONS)
     truth = part.judged

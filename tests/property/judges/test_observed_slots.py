@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 NUMBER = {"from": "header", "name": "seq", "format": "text"}
 IDS: dict[str, Any] = {"mode": "insert-id", "id": [{"from": "value", "pointer": "/id"}], "window": "5s"}
 FILTERS = {"backend": "bloom", "bloom": {"bucket": "5s", "expected_per_bucket": 100}}
-UNCONFIRMED = {**FILTERS, "bloom": {**FILTERS["bloom"], "confirm": False}}  # type: ignore[dict-item]
 PRINTED = {**IDS, "fingerprint": {"exclude": ["/more"]}}
 DEDUPS: dict[str, dict[str, Any]] = {
     "watermark": {"mode": "watermark", "sequence": NUMBER},
@@ -45,11 +45,10 @@ DEDUPS: dict[str, dict[str, Any]] = {
     "window": {"mode": "watermark", "sequence": NUMBER, "scope": "header:id", "reorder_window": 4},
     "exact": IDS,
     "refreshed": {**IDS, "refresh": True, "on_missing": "pass"},
-    "confirmed": {**IDS, **FILTERS},
-    "unconfirmed": {**IDS, **UNCONFIRMED},
+    "filters": {**IDS, **FILTERS},
     "content": {**IDS, "id": [{"from": "content", "exclude": ["/more"]}]},
     "passing": {**PRINTED, "on_collision": "pass"},
-    "tagging": {**PRINTED, **FILTERS, "on_collision": "tag"},
+    "tagging": {**PRINTED, "on_collision": "tag"},
     "renaming": {**PRINTED, "on_collision": "rename", "rename": {"to": "/id", "keep": "header"}},
     "quarantining": {**PRINTED, "on_collision": "quarantine"},
     "dropping": {**PRINTED, "on_collision": "drop", "refresh": True},
@@ -170,6 +169,7 @@ def shown(topics: compared.Topics) -> dict[str, list[Any]]:
     }
 
 
+@pytest.mark.core
 @given(runs=RUNS, name=st.sampled_from(sorted(DEDUPS)))
 @examples(300)
 def test_it_remembers_what_it_would_have_and_what_it_keeps_back_passes_as_it_came(

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processor.engine.extract.ids import ContentPart, HeaderPart, IdExtractor, KeyPart, ValuePart
+from processor.engine.extract.ids import IdExtractor
+from processor.engine.extract.parts import ContentPart, HeaderPart, KeyPart, ValuePart
 from processor.engine.verdict import Verdict
 from processor.inspection.timeline.held import ChangelogSearch, HeldQuestion
 from processor.judges.asked_id import asked_ids, hash_of
@@ -23,7 +24,7 @@ from tests.support.suite.examples import examples
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from processor.engine.extract.ids import Part
+    from processor.engine.extract.parts import Part
 
 WINDOW_MS = 40
 IDS = [b"%d" % number for number in range(6)]
@@ -70,14 +71,12 @@ RECORDS = st.lists(st.tuples(st.sampled_from(IDS), st.integers(0, 12)), min_size
 
 
 @pytest.mark.parametrize("refresh", [False, True])
-@pytest.mark.parametrize("backend", ["exact", "bloom"])
 @examples(25)
 @given(commits=st.lists(st.lists(RECORDS, min_size=1, max_size=3), min_size=1, max_size=6), data=st.data())
 def test_what_is_remembered_is_what_is_committed(
-    *, backend: str, refresh: bool, commits: list[list[list[tuple[bytes, int]]]], data: Any
+    *, refresh: bool, commits: list[list[list[tuple[bytes, int]]]], data: Any
 ) -> None:
-    keys: dict[str, Any] = {"bloom": {"bucket": 16, "expected_per_bucket": 100}} if backend == "bloom" else {}
-    at_work = IdPartition(window=WINDOW_MS, refresh=refresh, backend=backend, **keys)
+    at_work = IdPartition(window=WINDOW_MS, refresh=refresh)
     naive, now = NaiveIds(refresh=refresh), NOW_MS
 
     def said() -> list[list[tuple[int | None, int | None]]]:
@@ -180,7 +179,7 @@ def test_a_content_is_asked_for_as_receipts_show_it() -> None:
         (["a"], "have 2 parts, and 1 were given"),
         (["base64:!", "a"], "no base64"),
         (["a", "json:{"], "no JSON"),
-        (["a", "json:true"], "neither a JSON string nor a number"),
+        (["a", "json:null"], "neither a JSON string nor a number nor a boolean"),
         (["a", '"cut\\"'], "no JSON"),
     ],
 )

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processor.engine.extract.sequence import HeaderSequence, PartitionScope, SequenceFormat
+from processor.engine.extract.scopes import PartitionScope
+from processor.engine.extract.sequence import HeaderSequence, SequenceFormat
 from processor.engine.verdict import Fault, Verdict
 from processor.engine.watermark.scope_table import ScopeJudgement, ScopeTable
 from processor.judges.watermark import ScopedWatermark, SequenceEvidence
@@ -179,49 +180,68 @@ class Step(NamedTuple):
     then: str
 
 
-def near(*centres: int) -> st.SearchStrategy[int]:
-    """Numbers around some, within int64."""
-    return st.builds(
-        lambda centre, delta: min(max(centre + delta, LEAST), MOST),
-        st.sampled_from(centres),
-        st.integers(-80, 80),
-    )
+class Script(NamedTuple):
+    """What comes, and how many numbers below a watermark are remembered."""
+
+    window: int
+    steps: list[Step]
 
 
-sequences = st.one_of(
-    st.integers(0, 12), st.integers(0, 200), near(0, LEAST, MOST, 2**32), st.integers(LEAST, MOST)
-)
-items = st.builds(
-    Item,
-    st.sampled_from([b"", b"a", b"b", b"12345678", b"123456789", b"12345678\0", b"x" * 300]),
-    sequences,
-    st.sampled_from([0, 0, 0, 0, 1, -1, LEAST, MOST]),
-    st.sampled_from([Fault.NONE] * 8 + [Fault.KEY_MISSING, Fault.HEADER_MISSING]),
-)
-steps = st.lists(
-    st.builds(
-        Step,
-        st.lists(items, max_size=40),
-        st.sampled_from(["go on", "commit", "write", "crash: changelog", "crash: local"]),
-    ),
-    max_size=10,
-)
-windows = st.sampled_from([0, 1, 2, 63, 64, 65, 100, 65_536])
+SCOPES = [b"", b"b", b"12345678", b"123456789", b"12345678\0", b"x" * 300]
+EPOCHS = [LEAST, -1, 0, 1, MOST]
+FAULTS = [Fault.NONE] * 8 + [Fault.KEY_MISSING, Fault.HEADER_MISSING]
+THEN = ["go on", "commit", "write", "crash: changelog", "crash: local"]
 
 
-@examples(400)
-@given(steps, windows, st.booleans(), st.sampled_from([0, 4, 32]))
+def within(number: int) -> int:
+    return min(max(number, LEAST), MOST)
+
+
+@st.composite
+def scripts(draw: st.DrawFn) -> Script:
+    """Some numbers again and again, mostly a window apart or nearly so: there it is too short or too long.
+
+    Most are of one scope, and epochs rise from step to step: a number far above all others, or an epoch that
+    does not come again, would leave nothing to be judged.
+    """
+    window = draw(st.sampled_from([0, 1, 2, 63, 64, 65, 100, 65_536]))
+    home = draw(st.sampled_from([0, LEAST, MOST, 2**32]))
+    apart = st.sampled_from([far + near for far in (-window, 0, window) for near in (-1, 0, 1)])
+    edges = apart.map(lambda by: within(home + by))
+    numbers = [edges, edges, st.integers(-80, 80).map(lambda by: within(home + by))]
+    if draw(st.booleans()):
+        numbers.append(st.integers(LEAST, MOST))
+    some = draw(st.lists(st.one_of(numbers), min_size=1, max_size=12))
+    steps = []
+    for epoch in sorted(draw(st.lists(st.sampled_from(EPOCHS), max_size=10))):
+        item = st.builds(
+            Item,
+            st.sampled_from([b"a"] * len(SCOPES) + SCOPES),
+            st.sampled_from(some),
+            st.sampled_from([epoch] * 8 + [each for each in EPOCHS if each < epoch]),
+            st.sampled_from(FAULTS),
+        )
+        steps.append(
+            Step(
+                draw(st.lists(item, min_size=draw(st.sampled_from([0, 20])), max_size=40)),
+                draw(st.sampled_from(THEN)),
+            )
+        )
+    return Script(window, steps)
+
+
+@examples(300)
+@given(scripts(), st.booleans(), st.sampled_from([0, 4, 32]))
 def test_verdicts_are_the_models_with_a_commit_or_crash_anywhere(
-    script: list[Step],
-    window: int,
+    script: Script,
     with_epoch: bool,  # noqa: FBT001 - hypothesis gives it by name
     hash_bits: int,
 ) -> None:
-    model = Model(window, with_epoch=with_epoch)
-    worker = Worker(window, with_epoch=with_epoch, hash_bits=hash_bits)
+    model = Model(script.window, with_epoch=with_epoch)
+    worker = Worker(script.window, with_epoch=with_epoch, hash_bits=hash_bits)
     expected: list[Said] = []
     found: list[Said] = []
-    for step in script:
+    for step in script.steps:
         expected += map(model.judge, step.items)
         found += worker.take(step.items)
         assert found == expected

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,13 +10,10 @@ from hypothesis import strategies as st
 
 from processor.engine.ids.clock import NEVER
 from processor.engine.verdict import Verdict
-from processor.state.ids import id_log, offset_index, runs, snapshots
+from processor.state.ids import exact_log, offset_index
 from tests.property.state.test_id_state_model import ENDS, Step, go_through
 from tests.support.judges.id_state import AHEAD_MS, NOW_MS, Came, IdPartition
 from tests.support.suite.examples import examples
-
-BLOOM = {"expected_per_bucket": 64, "false_positive_rate": 0.4, "confirm": True}
-BACKENDS = [("exact", None), ("bloom", 1), ("bloom", 3), ("bloom", 50)]
 
 
 class Variant:
@@ -68,13 +64,12 @@ steps = st.lists(
 )
 
 
-@examples(250)
+@examples(150)
 @given(
     steps,
     st.sampled_from([1, 10, 100, 10_000]),
     st.booleans(),
     st.sampled_from(["pass", "drop"]),
-    st.sampled_from(BACKENDS),
     st.sampled_from([1, 100_000]),
 )
 def test_verdicts_owners_and_expiries_are_the_dictionarys_wherever_it_is_killed_and_restored(
@@ -82,25 +77,12 @@ def test_verdicts_owners_and_expiries_are_the_dictionarys_wherever_it_is_killed_
     window_ms: int,
     refresh: bool,  # noqa: FBT001 - hypothesis gives it by name
     on_collision: str,
-    backend: tuple[str, int | None],
     erased_ids: int,
 ) -> None:
-    name, bucket_ms = backend
-    options: dict[str, Any] = {} if bucket_ms is None else {"bloom": {**BLOOM, "bucket": bucket_ms}}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(id_log, "ERASED_IDS", erased_ids)
+        patch.setattr(exact_log, "ERASED_IDS", erased_ids)
         patch.setattr(offset_index, "ENTRY_IDS", 1 + erased_ids // 1000)
-        patch.setattr(snapshots, "BYTES_AN_ID", 64 if erased_ids == 1 else 1)
-        patch.setattr(snapshots, "LEAST_IDS", 0)
-        patch.setattr(runs, "LEAST_IDS", 7)
-        patch.setattr(runs, "MOST_IDS", 7)
-        partition = IdPartition(
-            window=window_ms,
-            refresh=refresh,
-            backend=name,
-            fingerprint={"of": "bytes"},
-            on_collision=on_collision,
-            **options,
-        )
+        counted = {"fingerprint": {"of": "bytes"}, "on_collision": on_collision}
+        partition = IdPartition(window=window_ms, refresh=refresh, **counted)
         model = VariantDictionary(window_ms, refresh=refresh, remembers=on_collision == "pass")
         go_through(script, partition, model)

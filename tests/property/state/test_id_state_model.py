@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from processor.engine.ids.bloom import snapshot
 from processor.engine.ids.clock import NEVER
 from processor.engine.verdict import Verdict
-from processor.state.ids import id_log, offset_index, runs, snapshots
+from processor.state.ids import exact_log, offset_index, snapshots
 from processor.state.kv.store import MemoryStore
 from schemas.changelog.position import Origin
 from tests.support.judges.id_state import AHEAD_MS, NOW_MS, Came, IdPartition
@@ -73,7 +73,7 @@ class Dictionary:
 
 
 class BucketDictionary(Dictionary):
-    """Without confirmation: an id is remembered until all of its bucket is outside the window."""
+    """Bloom filters: an id is remembered until all of its bucket is outside the window."""
 
     def __init__(self, window_ms: int, bucket_ms: int, *, refresh: bool) -> None:
         super().__init__(window_ms, refresh=refresh)
@@ -172,30 +172,30 @@ def test_verdicts_owners_and_expiries_are_the_dictionarys_wherever_it_is_killed_
     erased_ids: int,
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(id_log, "ERASED_IDS", erased_ids)
+        patch.setattr(exact_log, "ERASED_IDS", erased_ids)
         patch.setattr(offset_index, "ENTRY_IDS", 1 + erased_ids // 1000)
         partition = IdPartition(window=window_ms, refresh=refresh)
+        script = [
+            step._replace(then="reset") if step.then == "without disk" and n % 2 else step
+            for n, step in enumerate(script)
+        ]
         go_through(script, partition, Dictionary(window_ms, refresh=refresh))
 
 
-@examples(300)
+@examples(150)
 @given(
     steps,
     st.sampled_from([1, 10, 100, 10_000]),
     st.sampled_from([1, 3, 50]),
     st.booleans(),
-    st.booleans(),
     st.sampled_from([(1, 1), (1, 64), (100, 1), (100, 64)]),
-    st.sampled_from([(1, 1), (7, 8), (64, 8), (1000, 8)]),
 )
 def test_bloom_filters_judge_as_the_dictionary_wherever_they_are_killed_and_restored(
     script: list[Step],
     window_ms: int,
     bucket_ms: int,
     refresh: bool,  # noqa: FBT001 - hypothesis gives it by name
-    confirm: bool,  # noqa: FBT001 - the same
     every: tuple[int, int],
-    run: tuple[int, int],
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(offset_index, "ENTRY_IDS", every[0])
@@ -204,24 +204,7 @@ def test_bloom_filters_judge_as_the_dictionary_wherever_they_are_killed_and_rest
         patch.setattr(snapshot, "PIECE_WORDS", 8)
         patch.setattr(snapshots, "BYTES_A_COMMIT", 200)
         patch.setattr(snapshots, "LEAST_IDS", 0)
-        # Runs of one id, of some that take several commits to be written, or none that is ever full.
-        patch.setattr(runs, "LEAST_IDS", run[0])
-        patch.setattr(runs, "MOST_IDS", run[0])
-        patch.setattr(runs, "PORTIONS", run[1])
-        # Confirmed, every second id is a false positive; without, none is, whatever the seed.
-        rate = 0.4 if confirm else 1e-12
-        bloom = {
-            "bucket": bucket_ms,
-            "expected_per_bucket": 64,
-            "false_positive_rate": rate,
-            "confirm": confirm,
-        }
+        # No id is a false positive, whatever the seed.
+        bloom = {"bucket": bucket_ms, "expected_per_bucket": 64, "false_positive_rate": 1e-12}
         partition = IdPartition(window=window_ms, refresh=refresh, backend="bloom", bloom=bloom)
-        exact = Dictionary(window_ms, refresh=refresh)
-        model = exact if confirm else BucketDictionary(window_ms, bucket_ms, refresh=refresh)
-        if confirm:  # without, nobody knows the owners that a reset would write down
-            script = [
-                step._replace(then="reset") if step.then == "without disk" and n % 2 else step
-                for n, step in enumerate(script)
-            ]
-        go_through(script, partition, model)
+        go_through(script, partition, BucketDictionary(window_ms, bucket_ms, refresh=refresh))

@@ -32,9 +32,8 @@ BUILT = st.builds(
     event, st.sampled_from("abc"), st.integers(0, 3), st.one_of(st.integers(0, 50), st.integers(0, 3 * HOUR_MS))
 )
 STREAMS = st.lists(st.one_of(BUILT, BUILT, BUILT, st.just(BAD_EVENT)), min_size=2, max_size=30)
-BLOOM = {"bucket": "10m", "expected_per_bucket": 20}
 BY_HEADER = {"id": ({"from": "header", "name": "id"},), "rename": {"to": "header:id", "keep": "/was"}}
-KEYS = st.fixed_dictionaries({"refresh": st.booleans(), "bloom": st.sampled_from([None, BLOOM])})
+KEYS = st.fixed_dictionaries({"refresh": st.booleans()})
 LIES: dict[str, Any] = {
     "pipeline": "q",
     "offset": 10**6,

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from processor.engine.batch.columns import SIZE
 from processor.engine.collision_edits import CollisionEditor, CollisionRows, Renamer, Tagger
-from processor.engine.extract.ids import HeaderPart, IdExtractor, IdTextForm, KeyPart, ValuePart
+from processor.engine.extract.ids import IdExtractor
+from processor.engine.extract.normalise import IdTextForm
+from processor.engine.extract.parts import HeaderPart, KeyPart, ValuePart
 from processor.wire import encode
 from processor.wire.encode import EncodedBatch, Encoder, TooLargeError
 from processor.wire.quarantine import OWNER_BYTES, codec_of, too_large_as_collisions
@@ -28,7 +30,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.batch.edits import Edits
-    from processor.engine.extract.ids import Ids, Part
+    from processor.engine.extract.ids import Ids
+    from processor.engine.extract.parts import Part
     from processor.wire.decode import Piece
 
 ENCODER = Encoder()

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processor.engine.extract.id_lists import id_lists
-from processor.engine.extract.ids import HeaderPart, IdExtractor, KeyPart, ValuePart
+from processor.engine.extract.ids import IdExtractor
+from processor.engine.extract.parts import HeaderPart, KeyPart, ValuePart
 from processor.engine.receipts import Grounds, IdGrounds
 from processor.wire.codec import Codec
 from processor.wire.encode import TooLargeError
@@ -175,7 +176,7 @@ def test_ids_are_written_as_json_does_and_a_part_above_4_kib_as_its_digest(
     (piece,) = batches.DECODER.pieces(chunk(by_hand(came)))
     ids = IdExtractor([KeyPart(), ValuePart("/a")], bytes(16)).extract(piece.columns)
     rows = np.arange(len(came))
-    lists = id_lists(piece.columns.data, ids, rows)
+    lists = id_lists(ids, rows)
     found = [lists.data[at : at + size].tobytes() for at, size in zip(lists.at, lists.size, strict=True)]
     expected = [[_shown(key), _shown(text.encode())] for key, text in some]
     assert found == [json.dumps(each, ensure_ascii=False, separators=(",", ":")).encode() for each in expected]
@@ -216,3 +217,24 @@ def test_a_receipt_of_a_record_without_a_key_does_not_say_that_one_was_left_out(
     (receipt,) = read(out)
     assert (receipt.key, receipt.headers) == (None, ()), "what has no key has not lost it"
     assert json.loads(receipt.value or b"")["id"][0]["bytes"] == 4_000
+
+
+BOOTS = [b"boot-7", b"\xff", b'a"\n', b"x" * 5_000]
+LONG = np.random.default_rng(0).bytes(3_000)
+
+
+@pytest.mark.parametrize(("boot", "limit"), [*((each, ROOMY) for each in BOOTS), (LONG, 1_000)])
+def test_an_epoch_without_order_is_written_as_a_part_of_an_id(boot: bytes, limit: int) -> None:
+    shown: Any = {"base64": "/w=="} if boot == b"\xff" else boot.decode(errors="replace")
+    if len(boot) > 4_096 or limit < ROOMY:
+        shown = {"sha256": hashlib.sha256(boot).hexdigest(), "bytes": len(boot)}
+    came = [Record(number, 5, None, b"", ((b"boot", boot),)) for number in range(2)]
+    (piece,) = batches.DECODER.pieces(chunk(by_hand(came), position=0))
+    ids = IdExtractor([HeaderPart(b"boot")], bytes(16)).extract(piece.columns)
+    numbers = np.array([7, 7], np.int64)
+    grounds = Grounds(np.array([1, 2], np.uint8), numbers, numbers, None, ids)
+    receipt = {"pipeline": "p", "topic": "t", "partition": 3, "timestamp": 5, "mode": "watermark"}
+    assert [json.loads(each.value or b"") for each in read(receipts(came, grounds, limit=limit))] == [
+        receipt | {"offset": n, "verdict": WORDS[n + 1], "sequence": 7, "watermark": 7, "epoch": shown}
+        for n in range(2)
+    ]

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.engine import repartition
-from processor.engine.extract.ids import HeaderPart, IdExtractor, Ids
+from processor.engine.extract.ids import IdExtractor, Ids
+from processor.engine.extract.parts import HeaderPart
 from processor.engine.extract.routing import ROUTE_KEY
 from processor.engine.receipts import IdGrounds
 from processor.wire.codec import Codec
@@ -191,18 +192,6 @@ def test_a_record_that_was_not_routed_is_not_read_as_one(last: tuple[batches.Hea
 
     assert (refs.source.tolist(), refs.word.tolist()) == ([int.from_bytes(b"12345678", "big")], [0x0102])
     assert rows(piece.columns)[1] == foreign
-
-
-def test_records_that_a_build_before_has_routed_have_no_route_words() -> None:
-    old = Record(1, 1_000, b"key", None, ((b"h", b"v"), (b"seqmark.from", b"12345678")))
-    new = Record(0, 1_000, b"key", None, ((b"seqmark.from", b"12345679\x01\x02"),))
-    (piece,) = batches.DECODER.pieces(chunk(by_hand([new, old])))
-
-    refs = take_off(piece)
-
-    assert refs.source.tolist() == [int.from_bytes(each, "big") for each in (b"12345679", b"12345678")]
-    assert not refs.word.size
-    assert rows(piece.columns) == [new._replace(headers=()), old._replace(headers=old.headers[:1])]
 
 
 @pytest.mark.parametrize(("partition", "offset"), [(65_536, 0), (-1, 0), (0, 2**47), (0, -1)])

@@ -20,18 +20,23 @@ from processor.kafka.topics.ensure import ensure
 from processor.ops.fault_points import CommitStep, heard_by
 from processor.reset.decide import ResetState
 from tests.simulation import scenario as scenarios
-from tests.simulation.brokers import backfills, finals
-from tests.simulation.brokers.clean_topic import materialized
-from tests.simulation.brokers.cluster import Brokers, Luck
-from tests.simulation.brokers.connection import connected
+from tests.simulation.brokers import backfills, finals, incidents, troubles
+from tests.simulation.brokers.explain.asked import explained
+from tests.simulation.brokers.explain.fates import state_of
+from tests.simulation.brokers.explain.meddling import meddled, strange
+from tests.simulation.brokers.kafka.cluster import Brokers, Luck
+from tests.simulation.brokers.kafka.connection import connected
 from tests.simulation.brokers.processes import Process, adopt, end_here
 from tests.simulation.brokers.resets import is_refusal, reset
+from tests.simulation.brokers.served import in_group, served
+from tests.simulation.brokers.streams.clean_topic import materialized
+from tests.simulation.brokers.streams.finals import streamed
 from tests.simulation.brokers.worker import SimulatedWorker, on_hosts
 from tests.simulation.clockwork import clockwork
 from tests.simulation.episode import HOSTS, Outcome, lose_some
-from tests.simulation.faults import Fate, Killed, Odds
-from tests.simulation.oracle import Stretch, require_exact
+from tests.simulation.faults import Fate, Killed
 from tests.simulation.small_sizes import small_sizes
+from tests.simulation.truth.oracle import Stretch, require_exact
 from tests.support.judges.fingerprints import FingerprintRules
 from tests.support.judges.id_rules import IdRules
 
@@ -47,10 +52,10 @@ LIMIT_S = 3_000.0
 """Of simulated time: far above what an episode takes."""
 ARRIVED_S = 10.0
 """After it nothing is on its way."""
+LONGEST_TRANSACTION_S = 60.0
+"""After it a coordinator has ended what nobody else has."""
 RESETS = 5
 """Tries of a reset, until nothing happens to it."""
-SHARE = 0.15
-"""Of faults at an await: between two commits there are more of them than in `tests.simulation.episode`."""
 
 
 class Host:
@@ -71,12 +76,9 @@ class WorkerEpisode:
 
     def __init__(self, seed: int) -> None:
         self.dice = dice = random.Random(seed)
-        # These come once a transaction, or less.
-        seldom = {name: dice.choice((0.0, 0.0, 0.05)) for name in ("unmarked", "damaged", "forgotten")}
-        odds = replace(Odds.drawn(dice, SHARE), **{**seldom, "forgotten": seldom["forgotten"] / 10})
-        self.fate = Fate(dice, odds, dice.choice((0, 5, 20)), dice.choice((2, 5, 20)))
+        self.fate = troubles.drawn(dice)
         self.brokers = Brokers(dice, nodes=dice.choice((1, 1, 3)), verifies=dice.random() < 0.5)
-        self.calm = Fate(dice, Odds(), 0, 0)
+        self.calm = Fate(dice, troubles.BrokerOdds(), 0, 0)
         self._hosts = [Host() for _ in range(HOSTS)]
         self._lives: list[asyncio.Task[None]] = []
         self._owner: Process | None = None
@@ -84,13 +86,14 @@ class WorkerEpisode:
         self._done = False
         self._interrupted = False
         self._small = False
-        self._anew: frozenset[str] = frozenset()
-        self.switches = self.backfilled = self.loose = False
+        self.anew: frozenset[str] = frozenset()
+        self.switches = self.backfilled = self.loose = self.shared = False
         self._commits: dict[str, int] = {}
         self.may_stop = False
         self._known_from: dict[int, int] = {}
         self._start: dict[int, int] = {}
         self.story: defaultdict[int, list[Stretch]] = defaultdict(list)
+        self.states: defaultdict[int, list[bytes | None]] = defaultdict(list)
 
     def run(self) -> Outcome:
         """Run it, and compare what it leaves with the truth."""
@@ -102,17 +105,19 @@ class WorkerEpisode:
             heard_by(self._heard),
         ):
             on_hosts(patch)
+            in_group(patch)
             runner.get_loop().set_task_factory(_of_a_process)  # type: ignore[arg-type] # typeshed wants Task[T]
             runner.run(self._run())
         return Outcome(self.fate.kills, faults - self.fate.left)
 
     async def _run(self) -> None:
-        self._outside = contextvars.copy_context()
+        self.outside = contextvars.copy_context()
         dice = self.dice
         self.brokers.create("source", PARTITIONS, {"max.message.bytes": "1048588"})
         self.scenario = scenario = scenarios.drawn(dice, self.brokers, small_sinks=True)
         self._small = scenario.small
-        self.switches = scenario.kind.topics.verdicts is not None and dice.random() < 0.5
+        topics = scenario.kind.topics
+        self.switches = None not in {topics.verdicts, topics.quarantine} and dice.random() < 0.5
         if self._small:
             self.brokers.create("sink", PARTITIONS, {"max.message.bytes": str(scenarios.SMALL_SINK_BYTES)})
         await self.calmly(ensure(scenario.settings, create=True))
@@ -122,19 +127,20 @@ class WorkerEpisode:
         if scenario.kind.topics.quarantine is None:
             # A worker that stops leaves a marker that is missing to whoever comes next.
             self.fate.odds = replace(self.fate.odds, unmarked=0.0)
+            self.switches = False
             await self.work(self._settings())
             # What one that stops could not abort is aborted by whoever comes next, and stops there too.
             process = Process(self.brokers, self.calm)
             self.brokers.group_owner = process
             await process.begin(SimulatedWorker(process, self._settings()).run())
             await process.gone()
-            await require_exact(scenario, self.brokers, self._stores)
+            await require_exact(scenario, self.brokers, self.stores)
             return
         eras = dice.choice((1, 1, 2, 3))
         if self._can_be_loose and dice.random() < 0.3:
             self.loose, eras = True, 1
             # What another owner, or a request that comes late, writes without transactions nobody keeps out.
-            self.fate.odds = replace(self.fate.odds, paused=0.0, late=0.0)
+            self.fate.odds = replace(self.fate.odds, paused=0.0, late=0.0, **troubles.NO_RIVALS)
         self.now = self._settings()
         if not self.loose and self._can_begin_with_history and dice.random() < 0.4:
             await self._begin_with_history()
@@ -144,15 +150,19 @@ class WorkerEpisode:
             await self.calmly(ensure(self.now, create=True))
             await self.work(self.now, interrupted=era < eras - 1 and dice.random() < 0.3)
             self.note()
-        await require_exact(scenario, self.brokers, self._stores, self.story)
+            await explained(self, "a run is over")
+        await self.settled()
+        await require_exact(scenario, self.brokers, self.stores, self.story)
         if self.loose:
             return
+        await meddled(self)
         await finals.certified(self)
         await finals.read_by_verdicts(self)
+        await streamed(self)
         if await materialized(self):
             await finals.foreign(self)
         else:
-            await dice.choice((finals.foreign, finals.grown, finals.source_made_again))(self)
+            await dice.choice((finals.foreign, finals.grown, finals.source_made_again, served))(self)
 
     @property
     def _can_be_loose(self) -> bool:
@@ -180,7 +190,8 @@ class WorkerEpisode:
         self.backfilled = True
 
     @property
-    def _stores(self) -> list[dict[tuple[str, int], MemoryStore]]:
+    def stores(self) -> list[dict[tuple[str, int], MemoryStore]]:
+        """What hosts have locally."""
         return [host.stores for host in self._hosts]
 
     def note(self) -> None:
@@ -192,10 +203,11 @@ class WorkerEpisode:
             stop = self.brokers.log("source", number).end if self.loose else stop
             how = self._small, pipeline.writes_records, pipeline.verdicts is not None
             self.story[number].append(
-                Stretch(self._known_from[number], start, stop, *how, self._anew, self.backfilled, self.loose)
+                Stretch(self._known_from[number], start, stop, *how, self.anew, self.backfilled, self.loose)
             )
             self._start[number] = stop
-        self._anew = frozenset()
+            self.states[number].append(state_of(self.brokers, self.scenario, number))
+        self.anew = frozenset()
 
     async def _between(self) -> None:
         """Do what operators do, and producers, while no worker runs."""
@@ -208,51 +220,33 @@ class WorkerEpisode:
             self.brokers.configure("sink", {"max.message.bytes": "1048588"})
         self.now = self._settings()
         await self.calmly(ensure(self.now, create=True))
-        if dice.random() < 0.3:
-            await self._make_again()
+        if dice.random() < 0.2:
+            strange(self)
+        await explained(self, "the next run is to come")
+        if dice.random() < 0.4:
+            await incidents.output_made_again(self)
         if dice.random() < 0.6:
             forget = dice.random() < 0.2
             numbers = [number for number in self._start if dice.random() < 0.7]
             ends = {number: self.brokers.log("source", number).stable for number in numbers}
             to = {number: dice.choice((0, end, dice.randint(0, end))) for number, end in ends.items()}
-            await self._reset(to, forget=forget)
-
-    async def _make_again(self) -> None:
-        """Delete an output and create it again; no worker goes on into it before a reset has said so."""
-        offsets = {
-            number: self.brokers.offsets.get(TopicPartition("source", number)) for number in range(PARTITIONS)
-        }
-        to = {number: offset for number, offset in offsets.items() if offset is not None}
-        (pipeline,) = self.now.pipelines
-        topics = ["receipts"]
-        topics += ["sink"] if pipeline.writes_records else []
-        topics += ["verdicts"] if pipeline.verdicts else []
-        # Which records were too large is not known any more without it.
-        topics += [] if self.scenario.small else ["quarantine"]
-        topic = self.dice.choice(topics)
-        if len(to) < PARTITIONS or not self._has_written(topic):
-            return
-        self.brokers.recreate(topic)
-        self._anew = frozenset([topic])
-        await self.refused(self.now, f"{topic}, which was made again")
-        await self._reset(to, forget=False)
-
-    def _has_written(self, topic: str) -> bool:
-        """Say whether the last state names a topic: it is not one that comes new."""
-        last = self.story[0][-1]
-        return {"sink": last.records, "verdicts": last.verdicts}.get(topic, True)
+            await self.reset(to, forget=forget)
 
     async def refused(self, settings: Settings, what: str) -> None:
         """Start a worker that has to stop."""
-        process = Process(self.brokers, self.calm, dict(self.dice.choice(self._stores)))
+        process = Process(self.brokers, self.calm, dict(self.dice.choice(self.stores)))
         self.brokers.group_owner = process
         worker = SimulatedWorker(process, settings)
         await process.begin(worker.run())
         await process.gone()
         assert isinstance(worker.error, StopError), f"a worker goes on with {what}: {worker.error!r}"
 
-    async def _reset(self, to: dict[int, int], *, forget: bool) -> None:
-        tried = 0
+    async def reset(self, to: dict[int, int], *, forget: bool) -> None:
+        """Reset to offsets, whatever happens to that."""
+        tried, rules = 0, self.scenario.rules
+        # A filter that is made again by exact rules keeps, by blocks, some of what had expired: nobody models
+        # which.
+        forget = forget or (isinstance(rules, IdRules) and not rules.exact)
         while True:
             fate, tried = self.fate if tried < RESETS else self.calm, tried + 1
             process = Process(self.brokers, fate)
@@ -274,6 +268,7 @@ class WorkerEpisode:
                 self._start[number] = to[number]
                 if state is ResetState.EMPTY:
                     self._known_from[number] = known_from
+        await explained(self, "a reset is done")
 
     def _heard(self, step: StrEnum, hop: str) -> None:
         """Hear of a step that is done; its process may end here."""
@@ -295,7 +290,7 @@ class WorkerEpisode:
                 "slots": 1 if self.loose else self.dice.choice((1, 1, 2, 3)),
                 "guarantee": "at_least_once" if self.loose else "exactly_once",
                 "commit_interval_ms": self.dice.choice((1, 100, 500)),
-                "transaction_timeout_ms": self.dice.choice((10_000, 60_000)),
+                "transaction_timeout_ms": self.dice.choice((10_000, int(LONGEST_TRANSACTION_S * 1000))),
             }
         )
         (pipeline,) = self.scenario.settings.pipelines
@@ -304,6 +299,11 @@ class WorkerEpisode:
             verdicts = None if output == "records" else pipeline.verdicts
             pipeline = pipeline.model_copy(update={"output": output, "verdicts": verdicts})
         return self.scenario.settings.model_copy(update={"worker": worker, "pipelines": [pipeline]})
+
+    async def settled(self) -> None:
+        """Wait for what workers of another number of slots have left: nobody has taken their ids since."""
+        if any(log.open for log in self.brokers.logs.values()):
+            await asyncio.sleep(LONGEST_TRANSACTION_S)
 
     async def calmly(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Do something in a process of its own to which nothing happens."""
@@ -318,9 +318,10 @@ class WorkerEpisode:
     async def work(self, settings: Settings, *, interrupted: bool = False) -> None:
         """Have the source taken in, by as many workers as it takes; or some of it, until all are killed."""
         self._done = self._interrupted = False
+        self.brokers.slots = settings.worker.slots
         if interrupted:
             after_s = self.dice.expovariate(1)
-            asyncio.get_running_loop().call_later(after_s, self._interrupt, context=self._outside)
+            asyncio.get_running_loop().call_later(after_s, self._interrupt, context=self.outside)
         self._assign(settings)
         while self._lives:
             await asyncio.wait(self._lives, return_when=asyncio.FIRST_COMPLETED)
@@ -355,7 +356,7 @@ class WorkerEpisode:
         if self._owner is process and not all(host.busy for host in self._hosts):
             self._owner = None
             # Not here, in the process's own context: what it makes is its own.
-            asyncio.get_running_loop().call_soon(self._assign, settings, context=self._outside)
+            asyncio.get_running_loop().call_soon(self._assign, settings, context=self.outside)
 
     async def _live(self, host: Host, process: Process, settings: Settings) -> None:
         worker = SimulatedWorker(process, settings)

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 
 from processor.verify.certificate import Certificate
 from processor.wire.encode import plain_batch
-from tests.simulation.brokers.readers import require_readable, verdicts_in
-from tests.simulation.oracle import read, require_outputs
+from tests.simulation.brokers import incidents
+from tests.simulation.brokers.streams.readers import require_readable, verdicts_in
+from tests.simulation.truth.oracle import read, require_outputs
 from tests.support.judges.id_rules import IdRules
 
 if TYPE_CHECKING:
     from processor.verify.report import VerifyReport
     from schemas.config import Settings
-    from tests.simulation.brokers.cluster import Topic
     from tests.simulation.brokers.episode import WorkerEpisode
+    from tests.simulation.brokers.kafka.cluster import Topic
 
 SAME_NAMES = "sim", "a-p"
 """Application and pipeline, of which the internal topics have the names of the simulated pipeline's."""
@@ -25,7 +26,9 @@ async def certified(episode: WorkerEpisode) -> None:
     """A certificate holds; not where a verdict record stands twice."""
     scenario, brokers = episode.scenario, episode.brokers
     rules = scenario.rules
-    if episode.switches or scenario.small or (isinstance(rules, IdRules) and not rules.confirmed):
+    if episode.shared:
+        return  # a certificate knows the pipelines of its config alone
+    if episode.switches or scenario.small or (isinstance(rules, IdRules) and not rules.exact):
         return
     if episode.backfilled and isinstance(rules, IdRules) and rules.refresh:
         return  # nobody knows what was renewed before
@@ -109,7 +112,7 @@ async def source_made_again(episode: WorkerEpisode) -> None:
 
     def delete() -> None:
         ends = [brokers.log("source", number).end for number in numbers]
-        loop.call_later(dice.choice((0, 1)), make_again, brokers.delete("source"), ends)
+        loop.call_later(dice.choice((0, 1)), make_again, brokers.delete("source", late=True), ends)
 
     def make_again(topic: Topic, ends: list[int]) -> None:
         nobody_else.append("source" not in brokers.topics)
@@ -121,10 +124,10 @@ async def source_made_again(episode: WorkerEpisode) -> None:
                 scenario.fill_other(dice, brokers, number)
 
     nobody_else: list[bool] = []
-    later = loop.call_later(dice.expovariate(2), delete)
+    incidents.after_some_ends(episode, delete)
     episode.may_stop = True
     await episode.work(episode.now)
-    later.cancel()
+    incidents.nothing_more(episode)
     await asyncio.sleep(1)
     assert all(nobody_else), "a worker has brought a deleted topic back"
     episode.note()

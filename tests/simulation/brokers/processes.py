@@ -17,17 +17,23 @@ from typing_extensions import override
 from processor.kafka.client import KafkaCode
 from processor.kafka.protocol.internals import KafkaConnectionError
 from processor.state.kv.store import MemoryStore
-from tests.simulation.brokers.answers import FETCH, PRODUCE, Asked
+from tests.simulation.brokers.kafka.answers import FETCH, PRODUCE, TAKEN, Asked
 from tests.simulation.faults import Killed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
-    from tests.simulation.brokers.cluster import Brokers
+    from tests.simulation.brokers.kafka.cluster import Brokers
     from tests.simulation.faults import Fate
 
 WAIT_S = 0.5
 """What a leader waits for records, as a fetch asks it to."""
+LATE_S = 5.0
+"""After which a request has arrived that nobody waits for."""
+HELD_S = (0.3, 3.0, 12.0)
+"""What a request may be on its way: most deadlines are above that, and not all."""
+SPARED = 0.4
+"""Of the partitions in a request that a broker refuses: it leads each of them by itself."""
 ROUNDS, ROUND_S = 50, 60.0
 """Of ending what a process has left: above all deadlines that its cleanup has."""
 _LEADER = (KafkaCode.NOT_LEADER_OR_FOLLOWER, KafkaCode.LEADER_NOT_AVAILABLE)
@@ -38,7 +44,12 @@ _COORDINATOR = (
 )
 _BUSY = (*_COORDINATOR, KafkaCode.CONCURRENT_TRANSACTIONS)
 _CODES: Mapping[int, tuple[KafkaCode, ...]] = {
-    PRODUCE: (KafkaCode.NOT_LEADER_OR_FOLLOWER, KafkaCode.NOT_ENOUGH_REPLICAS, KafkaCode.KAFKA_STORAGE_ERROR),
+    PRODUCE: (
+        KafkaCode.NOT_LEADER_OR_FOLLOWER,
+        KafkaCode.NOT_ENOUGH_REPLICAS,
+        KafkaCode.KAFKA_STORAGE_ERROR,
+        *TAKEN,
+    ),
     FETCH: (*_LEADER, KafkaCode.REPLICA_NOT_AVAILABLE, KafkaCode.OFFSET_NOT_AVAILABLE),
     2: _LEADER,
     9: (KafkaCode.COORDINATOR_LOAD_IN_PROGRESS, KafkaCode.NOT_COORDINATOR),
@@ -62,7 +73,7 @@ class Process:
         brokers: That it speaks to.
         fate: Of its requests.
         stores: Its host's local state, by hop and partition; outlives it.
-        halted: Called when it halts for longer than its group waits.
+        halted: Called when it halts for longer than its group waits, or the group believes so.
 
     Attributes:
         alive: Whether it was not killed.
@@ -135,9 +146,10 @@ class Process:
         connection = client.connections[node, group]
         async with connection.sends:
             await self._moment()
-            asked = Asked(self.brokers, node, request)
-            codes = _CODES.get(asked.api, ())
-            wrong = self.fate.dice.choice(codes) if codes and self.fate.has("coded") else None
+            asked = Asked(self.brokers, node, request, self)
+            codes, dice = _CODES.get(asked.api, ()), self.fate.dice
+            wrong = dice.choice(codes) if codes and self.fate.has("coded") else None
+            asked.spared = {tp for tp in asked.written if wrong and dice.random() < SPARED}
             answer = await self._arrives(asked.answer, wrong)
             before, connection.answered = connection.answered, asyncio.Event()
             answered = connection.answered
@@ -154,6 +166,12 @@ class Process:
 
     async def _arrives(self, effect: Callable[[KafkaCode | None], Any], wrong: KafkaCode | None) -> Any:
         fate = self.fate
+        if fate.has("held"):
+            try:
+                await asyncio.sleep(fate.dice.choice(HELD_S) * fate.dice.random())
+            except asyncio.CancelledError:
+                asyncio.get_running_loop().call_later(fate.dice.uniform(0, LATE_S), effect, wrong)
+                raise
         if fate.has("expired"):
             self.brokers.expire(fate.dice.choice(sorted(self.brokers.ids) or [""]))
         if fate.has("forgotten"):
@@ -161,7 +179,7 @@ class Process:
         if fate.has("refused"):
             raise KafkaConnectionError("refused")
         if fate.has("late"):
-            asyncio.get_running_loop().call_later(fate.dice.uniform(0, 5), effect, wrong)
+            asyncio.get_running_loop().call_later(fate.dice.uniform(0, LATE_S), effect, wrong)
             raise KafkaConnectionError("the connection broke; the request arrives later")
         answer = effect(wrong)
         if fate.has("lost"):
@@ -180,6 +198,8 @@ class Process:
         loop, fate = asyncio.get_running_loop(), self.fate
         if fate.has("paused"):
             self._until_s = loop.time() + fate.dice.uniform(0, 20)
+            self._halted()
+        elif fate.has("deposed"):
             self._halted()
         elif fate.dice.random() < fate.odds.waits:
             await asyncio.sleep(fate.dice.expovariate(20))

@@ -89,6 +89,12 @@ class SimulatedMembership:
 class SimulatedHome:
     """Folders that are only names."""
 
+    def __init__(self, *_: Any) -> None:
+        """Claim nothing."""
+
+    def release(self) -> None:
+        """Give nothing free."""
+
     @staticmethod
     def partition(pipeline: str, partition: int) -> Path:
         """Return the folder of one source partition's state."""
@@ -133,6 +139,8 @@ class SimulatedWorker:
                     await asyncio.gather(*(run.settled() for run in runs))
                     if all(run.drained for run in runs):
                         return True
+                if self._process.fate.has("rebalanced"):
+                    return False
                 progressed.clear()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_S):
@@ -159,12 +167,12 @@ class SimulatedWorker:
                 by_slot[number % slots].append(number)
             for slot, numbers in by_slot.items():
                 queue: asyncio.Queue[Event] = asyncio.Queue()
-                channels.append(asyncio.create_task(_works_on(queue)))
+                channels.append(asyncio.create_task(works_on(queue)))
                 runs.append(SlotRun(context, hop, slot, numbers, queue.put))
         return runs, channels
 
 
-async def _works_on(queue: asyncio.Queue[Event]) -> None:
+async def works_on(queue: asyncio.Queue[Event]) -> None:
     """Be the agent of one slot."""
     while True:
         event = await queue.get()

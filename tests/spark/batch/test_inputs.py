@@ -124,7 +124,7 @@ def test_objects_get_new_members_and_a_member_whose_type_has_changed_is_refused_
     [
         (
             {"event_id": [1.5]},
-            "column event_id has the type double: an id is made of texts, whole numbers or bytes",
+            "column event_id has the type double: an id is made of texts, whole numbers, booleans or bytes",
         ),
         ({"occurred_at": [True]}, "column occurred_at has the type bool: event_time is a timestamp, a date"),
         ({"seqmark_run": ["x"]}, "column seqmark_run: names that begin with seqmark_ are Seqmark's own"),

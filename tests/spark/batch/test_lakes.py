@@ -17,13 +17,13 @@ from pyspark.sql.functions import lit
 from processor.errors import StopError
 from spark_sink.batch.compaction import compact
 from spark_sink.batch.job import BatchJob, BatchOptions, BatchStep
-from spark_sink.batch.lake.log import TABLES
-from spark_sink.batch.lake.table import LakeChange
 from spark_sink.batch.reader import committed_files
 from spark_sink.batch.table.commits import DataFile
 from spark_sink.batch.table.counted import mark_of
 from spark_sink.batch.table.layout import ROWS
+from spark_sink.batch.table.log import TABLES
 from spark_sink.batch.table.summary import KEPT, sum_up
+from spark_sink.lake.table import LakeChange
 from tests.support.batches.lakes import LAKES, Lake
 from tests.support.batches.scene import DAY, START, ActsAt, Audience, BatchScene, some_rows
 from tests.support.kafka.topics import dice
@@ -342,7 +342,9 @@ def test_a_delta_table_is_an_input_as_it_is_when_the_run_begins(spark: SparkSess
     assert (again.run, again.earlier) == (first.run, True)
     assert {row["event_id"] for row in scene.rows()} == {"e0", "e1", "e2", "e3"}
     lake.mark_deleted(scene.raw, "amount = 1")
-    with pytest.raises(StopError, match=r"input .*raw has deletion vectors \(REORG TABLE"):
+    with pytest.raises(
+        StopError, match=r"input .*raw has rows that are deleted by deletion vectors \(REORG TABLE"
+    ):
         scene.run()
     with pytest.raises(StopError, match=r"input .*clean is no Delta table; name its folder"):
         scene.run([str(scene.out)])

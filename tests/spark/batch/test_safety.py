@@ -13,8 +13,7 @@ from processor.errors import StopError
 from spark_sink.batch.compaction import compact
 from spark_sink.batch.job import BatchJob, BatchOptions, BatchStep
 from spark_sink.batch.reader import committed_files
-from spark_sink.batch.table.layout import TableLayout
-from spark_sink.batch.table.lock import table_lock
+from spark_sink.batch.table.layout import TableLayout, table_lock
 from tests.support.batches.scene import DAY, START, ActsAt, Audience, BatchScene, some_rows
 from tests.support.batches.truth import FileRow
 from tests.support.kafka.topics import dice

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from processor.errors import StopError
 from spark_sink import job, side_output
 from spark_sink.query.partial_rows import read_uncounted
 from tests.support.kafka.topics import create_topic, dice, new, produce, unique
@@ -48,11 +49,13 @@ def sending(broker: Broker, topic: str, start: int, stop: int) -> None:
     send(broker.bootstrap_servers, topic, late, 1)
 
 
-def to_files(broker: Broker, folder: Path, topic: str, name: str, **more: Any) -> Any:
-    """Return the config of an aggregate with sliding windows."""
-    output = {"kind": "parquet", "path": str(folder / name)}
-    one = sink(folder, topic, name, output, window="1 hour", slide="20 minutes", aggregates=AGGREGATES, **more)
-    return settings(broker.bootstrap_servers, one)
+def to_files(broker: Broker, folder: Path, topic: str, *names: str, **of_last: Any) -> Any:
+    """Return the config of aggregates with sliding windows; ``of_last`` is what the last one has otherwise."""
+    same = {"window": "1 hour", "slide": "20 minutes", "aggregates": AGGREGATES}
+    made = [
+        sink(folder, topic, each, {"kind": "parquet", "path": str(folder / each)}, **same) for each in names
+    ]
+    return settings(broker.bootstrap_servers, *made[:-1], made[-1] | of_last)
 
 
 def with_member(one: Click, token: bytes) -> Click:
@@ -109,8 +112,30 @@ def test_both_sources_give_the_same_rows_and_a_query_stays_with_its_own(
         aside = [written_aside(tmp_path / f"checkpoint-{name}-aside", what) for name in ways]
         assert len(aside[0]) == 1
         assert aside[0] == aside[1]
-    version = json.loads((tmp_path / "checkpoint-kernels" / "seqmark.json").read_text())["version"]
-    assert version == 2
+    for name, by in (("kernels", "seqmark"), ("spark", "spark")):
+        assert json.loads((tmp_path / f"checkpoint-{name}" / "seqmark.json").read_text())["summed_by"] == by
+
+
+def test_aggregates_of_one_topic_have_the_rows_that_each_has_alone_and_none_begins_where_the_last_is_refused(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    topic = unique("clean")
+    create_topic(broker.bootstrap_servers, topic)
+    sending(broker, topic, 0, 30)
+    run(to_files(broker, tmp_path, topic, "before"), Silent())
+    with pytest.raises(StopError, match="before"):
+        run(to_files(broker, tmp_path, topic, "after", "before", group_by=[]), Silent())
+    assert not (tmp_path / "checkpoint-after" / "offsets").exists()
+
+    send(broker.bootstrap_servers, topic, half_hours(30, 50), 1)
+    run(to_files(broker, tmp_path, topic, "after", "before"), Silent())
+
+    rows = [
+        spark.read.parquet(str(tmp_path / name)).orderBy("window_start", "campaign").collect()
+        for name in ("after", "before")
+    ]
+    assert len(rows[0]) > 50
+    assert rows[0] == rows[1]
 
 
 @pytest.mark.usefixtures("spark")

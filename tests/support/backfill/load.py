@@ -36,8 +36,8 @@ from tests.support.kafka.topics import PATIENCE_S, environment
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from processor.inspection.explain.story import RecordRef
     from processor.reset.backfill.sample import CutSample
+    from processor.wire.receipt_values import RecordRef
     from tests.support.kafka.topics import New
     from tests.support.worker.process import WorkerConfig
 

@@ -25,7 +25,6 @@ START_MS = 1_790_000_000_000
 STEP_MS = 100
 SCOPES = 20
 ID = ({"from": "value", "pointer": "/id"},)
-_BLOOM = {"false_positive_rate": 1e-6, "bucket": "30s", "expected_per_bucket": 10_000, "confirm": True}
 _FAULTY_VALUES = (None, b"no json", b'{"other": 1}', b'{"id": 5, "seq": "x"}', b'{"id": null, "seq": null}')
 
 
@@ -145,7 +144,6 @@ STREAMS = (
     Stream("ids", IdRules(ID, "1m"), _ids(), reset=0.4),
     Stream("refreshed", IdRules(ID, "1m", refresh=True), _ids(), removed=0.3),
     Stream("unjudged", IdRules(ID, "1m", on_missing="pass"), _ids(absent=0.1), reset=0.5),
-    Stream("filters", IdRules(ID, "1m", bloom=_BLOOM), _ids()),
     Stream("passing", _collision("pass"), _ids(0.3)),
     Stream("tagged", _collision("tag"), _ids(0.3), removed=0.3),
     Stream("renamed", _collision("rename", rename={"to": "/id"}), _ids(0.3), reset=0.5),

@@ -11,14 +11,16 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from typing_extensions import override
+
 from tests.support.judges.fingerprints import LET_IN, FingerprintRules
-from tests.support.judges.id_rules import IdModel, IdRules, IdSaid
 from tests.support.judges.rules import Model, Rules, Said, scope_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tests.support.explain.streams import Stream
+    from tests.support.judges.id_rules import IdModel, IdRules, IdSaid
     from tests.support.kafka.topics import Record
 
 JUDGED = {"pass", "duplicate", "late", "collision"}
@@ -93,30 +95,46 @@ def _place(record: Record) -> Place:
 
 
 def _by_numbers(rules: Rules, records: Sequence[Record]) -> dict[Place, Truth]:
-    model = Model(rules)
+    model = CarryingModel(rules)
     found: dict[Place, Truth] = {}
-    carried: dict[tuple[bytes, int, int | None], Place] = {}
-    """Who brought a number, by scope and epoch."""
-    leading: dict[bytes, Place] = {}
-    """Who brought a scope's watermark."""
     for record in records:
-        said, owner = model.judge(record), None
-        if said.verdict in JUDGED:
-            scope = scope_of(record, rules.scope)
-            name = scope, said.epoch or 0, said.sequence
-            if said.verdict == "pass":
-                carried[name] = _place(record)
-                if model.scopes[scope].watermark == said.sequence:
-                    leading[scope] = _place(record)
-            else:
-                owner = carried[name] if said.verdict == "duplicate" else leading[scope]
-        found[_place(record)] = Truth(said.verdict, said, owner)
+        said = model.judge(record)
+        found[_place(record)] = Truth(said.verdict, said, model.owner)
     return found
 
 
+class CarryingModel(Model):
+    """Knows which record brought a number as well.
+
+    Attributes:
+        owner: Of the record that was judged last, what it was compared with; None: it was with nothing.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        super().__init__(rules)
+        self.owner: Place | None = None
+        self._scope = rules.scope
+        self._carried: dict[tuple[bytes, int, int | None], Place] = {}
+        self._leading: dict[bytes, Place] = {}
+
+    @override
+    def judge(self, record: Record) -> Said:
+        said, self.owner = super().judge(record), None
+        if said.verdict not in JUDGED:
+            return said
+        scope = scope_of(record, self._scope)
+        name = scope, said.epoch or 0, said.sequence
+        if said.verdict == "pass":
+            self._carried[name] = _place(record)
+            if self.scopes[scope].watermark == said.sequence:
+                self._leading[scope] = _place(record)
+        else:
+            self.owner = self._carried[name] if said.verdict == "duplicate" else self._leading[scope]
+        return said
+
+
 def _by_ids(rules: IdRules, records: Sequence[Record]) -> dict[Place, Truth]:
-    # Bloom filters that are confirmed judge as if there were none.
-    model: IdModel = rules.model() if isinstance(rules, FingerprintRules) else IdModel(rules)
+    model: IdModel = rules.model()
     action = rules.on_collision if isinstance(rules, FingerprintRules) else None
     found: dict[Place, Truth] = {}
     for number, record in enumerate(records):

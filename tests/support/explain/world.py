@@ -13,13 +13,13 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from processor.inspection.explain.explainer import Explainer
-from processor.inspection.explain.story import RecordRef
 from processor.judges.factory import mode_of
 from processor.kafka.client import KafkaCode, TopicPartition
 from processor.kafka.offsets import EARLIEST, READ_COMMITTED
 from processor.kafka.protocol.internals import FetchRequest, OffsetFetchRequest
 from processor.kafka.protocol.requests import ListOffsetsRequest
 from processor.wire.encode import plain_batch
+from processor.wire.receipt_values import RecordRef
 from schemas.changelog.position import NO_BATCH, Origin, Position
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY
 from schemas.config import Settings

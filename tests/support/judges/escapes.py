@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from processor.engine.extract.ids import NO_CONTENT, NO_FINGERPRINT, Ids
+from processor.engine.ids.passes import Passes
+from processor.judges.escapes.drawing import Drawn, Span
 from processor.judges.escapes.gauge import EscapeGauge
 from processor.judges.escapes.sampler import IdSampler
 from processor.ops.escaped import HORIZON_WINDOWS, EscapeReason
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 WINDOW_MS = 1_000
-KEY = np.array([3, 4], np.uint64)
 
 
 class PassedStream(NamedTuple):
@@ -145,7 +146,15 @@ def ids_of(lot: NDArray[np.uint64]) -> Ids:
         NO_CONTENT,
         NO_FINGERPRINT,
         lot,
+        np.zeros(0, np.uint8),
     )
+
+
+def drawn_of(keys: list[int], at: list[int], level: int = 0, partition: int = 0) -> Drawn:
+    """Return passes of one partition."""
+    count = len(keys)
+    columns = np.array(keys, np.uint64), np.array(at, np.int64), np.full(count, partition)
+    return Drawn({partition: Span(level, at[0], at[-1])}, Passes(*columns, np.zeros(count, np.uint8)))
 
 
 class Seconds:
@@ -160,4 +169,4 @@ class Seconds:
 
 def small_gauge(slots: int = 2**10, clock: Seconds | None = None) -> EscapeGauge:
     """Return a gauge with memory for 0.7 of so many ids."""
-    return EscapeGauge("clicks", WINDOW_MS, KEY, slots, clock=clock or Seconds())
+    return EscapeGauge("clicks", WINDOW_MS, slots, clock=clock or Seconds())

@@ -56,9 +56,9 @@ class IdRules:
         )
 
     @property
-    def confirmed(self) -> bool:
-        """Whether verdicts are exact."""
-        return self.bloom is None or bool(self.bloom.get("confirm", True))
+    def exact(self) -> bool:
+        """Whether verdicts are exact, and owners are known."""
+        return self.bloom is None
 
     @property
     def window_ms(self) -> int:
@@ -86,7 +86,7 @@ class IdRules:
 
     def model(self) -> IdModel:
         """Return the naive model of one partition."""
-        return IdModel(self) if self.confirmed else BucketIdModel(self)
+        return IdModel(self) if self.exact else BucketIdModel(self)
 
 
 class IdSaid(NamedTuple):
@@ -107,6 +107,12 @@ class IdSaid(NamedTuple):
 
 class Number(str):
     """A JSON number as it is written: it differs from the string."""
+
+    __slots__ = ()
+
+
+class Boolean(str):
+    """A JSON boolean by its text: it differs from the string."""
 
     __slots__ = ()
 
@@ -204,7 +210,7 @@ class IdModel:
 
 
 class BucketIdModel(IdModel):
-    """Bloom without confirmation: an id is remembered until all of its bucket is outside the window."""
+    """Bloom filters: an id is remembered until all of its bucket is outside the window."""
 
     def __init__(self, rules: IdRules) -> None:
         super().__init__(rules)
@@ -278,6 +284,8 @@ def _in_value(value: bytes, place: Mapping[str, Any]) -> Any:
         found = below(found, step.replace("~1", "/").replace("~0", "~"))
     if found is None:
         raise _NullError("field_type")
+    if isinstance(found, bool):
+        return Boolean(str(found).lower())
     if not isinstance(found, str):
         raise FaultError("field_type")
     return found

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.extract.ids import NO_CONTENT, NO_FINGERPRINT, Ids, IdTextForm
+from processor.engine.extract.ids import NO_CONTENT, NO_FINGERPRINT, Ids
+from processor.engine.extract.normalise import IdTextForm
 from processor.engine.ids.block import IdRows, confirm, decode, decode_pages, encode
 from processor.engine.ids.bloom import snapshot as bloom_snapshot
-from processor.engine.ids.bloom.filter import NOWHERE, Filter
-from processor.engine.ids.bloom.memtable import BloomLookup
 from processor.engine.ids.clock import NEVER
 from processor.engine.ids.exact.index import ExactIndex
 from processor.engine.ids.judgement import IdColumns
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from processor.engine.ids.bloom.filter import Filter
     from processor.engine.ids.bloom.window import BloomWindow
     from processor.engine.ids.exact.kernels import Candidates
     from processor.engine.ids.judgement import IdJudgement
@@ -46,6 +46,7 @@ def ids_of(
         NO_CONTENT,
         NO_FINGERPRINT,
         np.zeros(rows, np.uint64),
+        np.zeros(0, np.uint8),
     )
 
 
@@ -132,7 +133,7 @@ class ExactPartition:
 
 
 class BloomPartition:
-    """Filters, and with confirmation all that is committed in a dictionary.
+    """Filters, and what was committed.
 
     Args:
         window: Whose filters.
@@ -140,32 +141,18 @@ class BloomPartition:
 
     def __init__(self, window: BloomWindow) -> None:
         self.window = window
-        self.known: dict[tuple[int, int], tuple[int, int]] = {}
         self.log: list[tuple[NDArray[np.uint64], NDArray[np.int64]]] = []
         self.clock = NEVER
 
     def judge(self, ids: Ids, offset: NDArray[np.int64], reading_ms: NDArray[np.int64]) -> IdJudgement:
-        """Judge a chunk, and look up what that takes."""
+        """Judge a chunk."""
         records = IdColumns.of(ids, offset, reading_ms)
-        hit = self.window.look_up(records)
-        if not self.window.confirm:
-            return self.window.judge(records, hit)
-        found = BloomLookup.nothing(hit.size)
-        for row in np.flatnonzero(hit != NOWHERE).tolist():
-            first, second = ids.hash[row].tolist()
-            entry = self.known.get((first, second))
-            if entry is not None:
-                found.known[row], found.owner[row], found.reading_ms[row] = True, *entry
-        return self.window.judge(records, hit, found)
+        return self.window.judge(records, self.window.look_up(records))
 
     def commit(self, clock_ms: int) -> None:
         """Write what is staged."""
         staged = self.window.staged_rows(0)
         self.log.append((staged.hash, staged.reading_ms))
-        for (first, second), owner, reading in zip(
-            staged.hash.tolist(), staged.owner.tolist(), staged.reading_ms.tolist(), strict=True
-        ):
-            self.known[first, second] = owner, reading
         self.window.commit(clock_ms)
         self.clock = clock_ms
 

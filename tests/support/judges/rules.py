@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.support.kafka.topics import Record
     from tests.support.worker.process import PipelineConfig
 
-Place = Mapping[str, str]
+Place = Mapping[str, Any]
 """Where a number stands: a table ``sequence`` or ``epoch`` of the config."""
 SEQ_HEADER: Place = {"from": "header", "name": "seq", "format": "int64"}
 EPOCH_HEADER: Place = {"from": "header", "name": "epoch", "format": "int32"}
@@ -45,7 +45,7 @@ class Rules:
             None if place is None else place.model_dump(by_alias=True)
             for place in (dedup.sequence, dedup.epoch)
         )
-        return cls(dedup.scope, sequence or SEQ_HEADER, epoch, dedup.reorder_window)
+        return cls(dedup.scope_name, sequence or SEQ_HEADER, epoch, dedup.reorder_window)
 
     @property
     def plain(self) -> bool:
@@ -85,11 +85,12 @@ class Said(NamedTuple):
 
 @dataclass
 class Scope:
-    """What one scope has seen of its present epoch."""
+    """What one scope has seen of its present epoch; numbers that wrap are counted on."""
 
-    epoch: int
+    epoch: Any
     watermark: int
     seen: set[int]
+    left: list[Any] = field(default_factory=list)
 
     def window(self, size: int) -> set[int]:
         """Return which of the ``size`` numbers below the watermark were seen."""
@@ -109,6 +110,7 @@ class Model:
 
     def __init__(self, rules: Rules) -> None:
         self._rules = rules
+        self._changes = rules.epoch is not None and rules.epoch.get("order") == "change"
         self.scopes: dict[bytes, Scope] = {}
 
     def judge(self, record: Record) -> Said:
@@ -117,22 +119,30 @@ class Model:
         try:
             name = scope_of(record, rules.scope)
             sequence = number_of(record, rules.sequence)
-            epoch = None if rules.epoch is None else number_of(record, rules.epoch)
+            epoch = None if rules.epoch is None else epoch_of(record, rules.epoch)
         except FaultError as fault:
             return Said(str(fault))
         scope = self.scopes.get(name)
         if scope is None:
-            self.scopes[name] = Scope(epoch or 0, sequence, {sequence})
+            self.scopes[name] = Scope(0 if epoch is None else epoch, sequence, {sequence})
             return Said("pass", None, sequence, epoch)
-        before = scope.watermark
-        return Said(self._known(scope, sequence, epoch or 0), before, sequence, epoch)
+        wraps = rules.sequence.get("wraps")
+        before, number = scope.watermark, sequence
+        if wraps:
+            # Of all numbers that are written so the one next to the watermark; of two the higher one.
+            up = (sequence - before) % wraps
+            before, number = before % wraps, before + (up if up * 2 <= wraps else up - wraps)
+            if epoch is not None and epoch != scope.epoch:
+                number = sequence
+        return Said(self._known(scope, number, 0 if epoch is None else epoch), before, sequence, epoch)
 
-    def _known(self, scope: Scope, sequence: int, epoch: int) -> str:
-        if epoch > scope.epoch:
+    def _known(self, scope: Scope, sequence: int, epoch: Any) -> str:
+        if epoch != scope.epoch:
+            if epoch in scope.left[-16:] if self._changes else epoch < scope.epoch:
+                return "late"
+            scope.left.append(scope.epoch)
             scope.epoch, scope.watermark, scope.seen = epoch, sequence, {sequence}
             return "pass"
-        if epoch < scope.epoch:
-            return "late"
         if sequence in scope.seen and sequence >= scope.watermark - self._rules.reorder_window:
             return "duplicate"
         if sequence < scope.watermark - self._rules.reorder_window:
@@ -171,8 +181,27 @@ def header_of(record: Record, name: str) -> bytes:
     return values[-1]
 
 
+def epoch_of(record: Record, place: Place) -> Any:
+    """Return an epoch: a number, or where any other one begins anew what it is and how it is written."""
+    if place.get("order") != "change":
+        return number_of(record, place)
+    if place["from"] == "header":
+        return header_of(record, place["name"])
+    found = _found(record.value, place, lambda text: ("number", text))
+    if not isinstance(found, str | tuple):
+        raise FaultError("field_type")
+    return found
+
+
 def number_of(record: Record, place: Place) -> int:
     """Return a sequence or an epoch."""
+    number, wraps = _number_of(record, place), place.get("wraps")
+    if wraps and not 0 <= number < wraps:
+        raise FaultError("out_of_range")
+    return number
+
+
+def _number_of(record: Record, place: Place) -> int:
     if place["from"] == "value":
         return _field(record.value, place)
     value = header_of(record, place["name"])
@@ -225,12 +254,17 @@ def _check(node: Any, depth: int) -> None:
             _check(each, depth + 1)
 
 
-def _field(value: bytes | None, place: Place) -> int:
+def _found(value: bytes | None, place: Place, number: Callable[[str], Any] | None = None) -> Any:
     if value is None:
         raise FaultError("value_missing")
-    found = parsed(value)
+    found = parsed(value, number)
     for step in place["pointer"].split("/")[1:]:
         found = below(found, step.replace("~1", "/").replace("~0", "~"))
+    return found
+
+
+def _field(value: bytes | None, place: Place) -> int:
+    found = _found(value, place)
     if place.get("format") == "text":
         if not isinstance(found, str):
             raise FaultError("field_type")

@@ -44,8 +44,8 @@ FOLDERS = {
 """The tier of what is below a folder; the longest name counts."""
 OF_ITS_OWN_S = 5.0
 """CPU seconds that a fast test may take, in its process and in those that it waits for; kernels are warm."""
-TOO_SLOW = 3
-"""So many times as much is not the machine's fault: the run fails."""
+TOO_SLOW = 6
+"""So many times as much is not the machine's fault: the run fails. A core that is shared does half as much."""
 CPU_S = "cpu_s"
 """Of a test's properties, what it took."""
 _MARK = re.compile(rf"\bmark\.({'|'.join(TIERS)})\b")

@@ -90,7 +90,6 @@ def test_help_lists_every_command(flag: str) -> None:
         "generate",
         "verify",
         "aggregate",
-        "sink",
         "demo",
     ):
         assert f"  {name} " in result.stdout
@@ -102,15 +101,19 @@ def test_a_command_explains_itself(flag: str) -> None:
     assert (result.exit_code, "--config FILE" in result.stdout) == (0, True)
 
 
-def test_the_spark_job_has_two_names() -> None:
-    first, second = seqmark("aggregate", "-h"), seqmark("sink", "-h")
-    assert (first.exit_code, second.exit_code) == (0, 0)
-    assert first.stdout.replace("main aggregate", "main sink") == second.stdout
-
-
 @pytest.mark.parametrize("arguments", [("chekc",), ("check",), ("check", "--nope"), ("topics", "x")])
 def test_a_wrong_command_line_exits_2(arguments: tuple[str, ...]) -> None:
     assert seqmark(*arguments).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("apply", "has a MERGE that deletes"), ("sink", "seqmark aggregate")]
+)
+def test_a_command_that_is_gone_is_refused_with_what_there_is(name: str, said: str) -> None:
+    result = seqmark(name, "-c", "clicks.toml")
+    assert result.exit_code == 2
+    assert f"there is no command '{name}' any more: " in result.stderr
+    assert said in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -184,6 +187,14 @@ def test_check_without_a_broker_checks_the_config_only(example: str) -> None:
     said = "the topics were not checked, nor what the changelogs hold: no broker at 127.0.0.1:9: is it running"
     assert said in warning
     assert f"the config is right; {said}" in result.stderr
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json", "batch", "delta"])
+def test_files_are_no_history_of_a_pipeline_of_sequences(tmp_path: Path, kind: str) -> None:
+    options = ("-c", CLICKS, "--pipeline", "clicks", "--cut", "0:0", "--format", kind)
+    result = seqmark("backfill", *options, "--history", str(tmp_path), env=NOBODY)
+    assert result.exit_code == 2
+    assert "a pipeline of mode watermark begins with a topic, --format topic" in " ".join(result.stderr.split())
 
 
 def test_on_a_terminal_a_mistake_is_shown_once(tmp_path: Path) -> None:
@@ -455,3 +466,18 @@ def test_a_reader_that_has_enough_is_no_error_and_hides_none(command: list[str],
     finally:
         os.close(writer)
     assert (ended, said) == (code, "")
+
+
+@pytest.mark.parametrize(
+    ("key", "dedup", "why"),
+    [
+        ("SEQUENCE", '{from="header",name="seq",wraps=256}', "its sequences wrap"),
+        ("EPOCH", '{from="header",name="boot",order="change"}', "its epochs have no order"),
+    ],
+)
+def test_a_history_does_not_say_what_the_order_of_records_decides(key: str, dedup: str, why: str) -> None:
+    env = {**NOBODY, f"SEQMARK_PIPELINES__0__DEDUP__{key}": dedup}
+    asked = ("--pipeline", "clicks", "--history", "archive", "--format", "topic")
+    done = seqmark("backfill", "-c", CLICKS, *asked, env=env)
+    assert done.exit_code == 1
+    assert f"cannot begin with a history, as {why}" in " ".join(done.stderr.split())

@@ -44,7 +44,6 @@ def test_the_defaults_are_the_contract_s() -> None:
         {"fingerprint": {"of": "bytes", "headers": ["type", "version"]}},
         {"fingerprint": {}, "on_collision": "quarantine"},
         {"fingerprint": {}, "on_collision": "tag", "route": "by-id", "refresh": True, "time": "arrival"},
-        {"fingerprint": {}, "backend": "bloom"},
         {"fingerprint": {}, "id": [{"from": "content"}]},
         {"fingerprint": {"exclude": [f"/{n}" for n in range(60)]}, "id": ID, "on_collision": "drop"},
         renamed(to="header:h", keep="/e/id/old"),
@@ -64,11 +63,7 @@ def test_what_the_contract_allows_is_read(changes: dict[str, Any]) -> None:
         ({"fingerprint": {"exclude": ["a"]}}, "fingerprint.exclude.0", "JSON pointer"),
         ({"fingerprint": {"of": "bytes", "exclude": ["/a"]}}, "fingerprint.exclude", 'of = "bytes"'),
         ({"fingerprint": {"headers": [" "]}}, "fingerprint.headers.0", "empty"),
-        (
-            {"fingerprint": {}, "backend": "bloom", "bloom": {"confirm": False}},
-            "bloom.confirm",
-            "unconfirmed filters",
-        ),
+        ({"fingerprint": {}, "backend": "bloom"}, "fingerprint", "filters keep no fingerprints"),
         ({"fingerprint": {}, "on_collision": "keep"}, "on_collision", ""),
         ({"on_collision": "pass"}, "on_collision", "needs a fingerprint"),
         ({"fingerprint": {}, "on_collision": "rename"}, "on_collision", "needs rename"),
@@ -105,8 +100,8 @@ def test_collisions_are_not_quarantined_where_there_is_no_topic_for_it() -> None
 
 def test_mistakes_of_fingerprints_are_named_all_at_once() -> None:
     changes = renamed(to="/e", keep="/e") | {"fingerprint": {"of": "bytes", "exclude": ["/a"]}, "refresh": 3}
-    found = faults(insert_id(**changes, backend="bloom", bloom={"confirm": False}))
-    keys = ("fingerprint.exclude", "refresh", "rename.to", "rename.keep", "bloom.confirm")
+    found = faults(insert_id(**changes, backend="bloom"))
+    keys = ("fingerprint", "fingerprint.exclude", "refresh", "rename.to", "rename.keep")
     assert set(found) == {f"pipelines.0.dedup.{key}" for key in keys}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from processor.config.load import load, located, require_aggregates, require_pipelines, require_provable
+from processor.config.load import load, require_pipelines, require_provable
 from processor.errors import ConfigError
 from schemas.config import HeaderSource, Settings, WatermarkDedup
 
@@ -132,7 +132,7 @@ def test_all_problems_are_said_at_once_wherever_they_come_from(file: Path) -> No
     assert "same topic as pipelines.clicks.source" in found["pipelines.0.sink"]
     assert "SEQMARK_NONSENSE" in found
     assert found["pipelines.0.dedup.sequence.from"] == (
-        'must be one of "header", "value"; did you mean "header"?; given: "heather"'
+        'must be one of "header", "value", "column"; did you mean "header"?; given: "heather"'
     )
 
 
@@ -184,52 +184,50 @@ def test_a_mode_that_is_no_string_is_a_mistake_like_others(file: Path) -> None:
     assert any(key.startswith("pipelines.0.dedup") for key in keys)
 
 
-def test_only_filters_that_nobody_confirms_cannot_be_proved(file: Path) -> None:
+def test_confirm_is_refused_and_said_what_filters_do_without_it(file: Path) -> None:
+    for value in ("true", "false"):
+        given = (
+            f'{{mode="insert-id",id=[{{from="key"}}],window="1d",backend="bloom",bloom={{confirm={value}}}}}'
+        )
+        with pytest.raises(ConfigError) as caught:
+            changed(file, DEDUP=given)
+        (problem,) = caught.value.problems
+        assert problem.key == "pipelines.0.dedup.bloom.confirm"
+        assert "drop new records at the rate that is set" in problem.message
+        assert 'backend = "exact"' in problem.message
+
+
+def test_its_variable_is_told_the_same(file: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(file, {"SEQMARK_PIPELINES__0__DEDUP__BLOOM__CONFIRM": "false"})
+    (problem,) = caught.value.problems
+    assert "drop new records at the rate that is set" in problem.message
+
+
+def test_filters_cannot_be_proved(file: Path) -> None:
     ids = 'mode="insert-id",id=[{from="key"}],window="1d"'
-    for more in ("", ',backend="bloom"', ',backend="bloom",bloom={confirm=true}'):
-        require_provable(changed(file, DEDUP=f"{{{ids}{more}}}"), ["clicks"])
-    settings = changed(file, DEDUP=f'{{{ids},backend="bloom",bloom={{confirm=false}}}}')
+    require_provable(changed(file, DEDUP=f"{{{ids}}}"), ["clicks"])
+    settings = changed(file, DEDUP=f'{{{ids},backend="bloom"}}')
     require_provable(settings, ["another"])
-    routed = changed(file, DEDUP=f'{{{ids},route="by-id",backend="bloom",bloom={{confirm=false}}}}')
+    routed = changed(file, DEDUP=f'{{{ids},route="by-id",backend="bloom"}}')
     with pytest.raises(ConfigError) as caught:
         require_provable(routed, ["clicks"])
     keys = [problem.key for problem in caught.value.problems]
-    assert keys == ["pipelines.0.dedup.route", "pipelines.0.dedup.bloom.confirm"]
+    assert keys == ["pipelines.0.dedup.route", "pipelines.0.dedup.backend"]
     with pytest.raises(ConfigError) as caught:
         require_provable(settings, ["clicks"])
-    assert [problem.key for problem in caught.value.problems] == ["pipelines.0.dedup.bloom.confirm"]
+    assert [problem.key for problem in caught.value.problems] == ["pipelines.0.dedup.backend"]
 
 
 AGGREGATES = Path(__file__).parents[3] / "examples" / "aggregates.toml"
 
 
-def test_aggregates_may_be_called_sinks_in_file_and_environment_but_not_both(tmp_path: Path) -> None:
-    path, text = tmp_path / "sinks.toml", AGGREGATES.read_text(encoding="utf-8")
-    path.write_text(text.replace("[[aggregates]]", "[[sinks]]"), encoding="utf-8")
-
-    named = load(path, {"SEQMARK_AGGREGATES__0__NAME": "named", "SEQMARK_SINKS__1__NAME": "too"})
-    assert [each.name for each in named.aggregates[:2]] == ["named", "too"]
-    assert named.aggregates[2] == load(AGGREGATES, {}).aggregates[2]
-
-    path.write_text(text.replace("[[aggregates]]", "[[sinks]]", 1), encoding="utf-8")
-    assert refused(path) == {
-        "sinks": "is another name of aggregates, which is there too: write all of them by one"
-    }
-
-    path.write_text(text.replace("[[aggregates]]", "[[aggregate]]"), encoding="utf-8")
-    assert "did you mean aggregates?" in refused(path)["aggregate"]
-
-
-def test_keys_of_aggregates_are_named_as_the_file_has_them(tmp_path: Path) -> None:
-    path, text = tmp_path / "sinks.toml", AGGREGATES.read_text(encoding="utf-8")
-    wrong = text.replace('"var/checkpoints/moving"', '"var/checkpoints/hourly"')
-    path.write_text(wrong.replace("[[aggregates]]", "[[sinks]]"), encoding="utf-8")
-    assert "is the same as sinks.hourly.checkpoint; each needs its own" in refused(path)["sinks.1.checkpoint"]
-
-    path.write_text(text.replace("[[aggregates]]", "[[sinks]]"), encoding="utf-8")
-    with pytest.raises(ConfigError) as caught:
-        require_aggregates(load(path, {"SEQMARK_SINKS__0__TIME_FIELD": "at"}))
-    assert [each.key for each in located(caught.value.problems, path)] == ["sinks.0.time_field"]
+@pytest.mark.parametrize("name", ["aggregate", "sinks"])
+def test_aggregates_by_another_name_are_refused_with_the_right_one(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "named.toml"
+    text = AGGREGATES.read_text(encoding="utf-8")
+    path.write_text(text.replace("[[aggregates]]", f"[[{name}]]"), encoding="utf-8")
+    assert "did you mean aggregates?" in refused(path)[name]
 
 
 def test_a_worker_needs_a_pipeline(file: Path) -> None:

@@ -108,6 +108,17 @@ def with_line(old: str, new: str) -> str:
             id="a wrong word",
         ),
         pytest.param(
+            'window = "7d"',
+            'window = "7d"\njson = "lenent"\nframing = "avro"',
+            (
+                'orders (my.toml:16): pipelines.orders.dedup.json: must be "strict" or "lenient"; did you mean '
+                '"lenient"?; given: "lenent"\n'
+                'orders (my.toml:17): pipelines.orders.dedup.framing: must be "auto", "none" or "registry"; '
+                'given: "avro"'
+            ),
+            id="how values are read",
+        ),
+        pytest.param(
             'application_id = "shop"',
             'application_id = "shop"\nslots = 0',
             "my.toml:6: worker.slots: must be at least 1; given: 0",
@@ -157,8 +168,8 @@ def with_line(old: str, new: str) -> str:
             '[{ pointer = "/id" }]',
             (
                 'orders (my.toml:14): pipelines.orders.dedup.id.0.from: is missing: "header" or "key" '
-                'or "value" or "content", it says which keys belong here; those that are here belong '
-                'to "value"'
+                'or "value" or "column" or "text" or "content" or "any", it says which keys belong here; '
+                'those that are here belong to "value"'
             ),
             id="a part that does not say from where",
         ),

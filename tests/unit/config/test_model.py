@@ -11,8 +11,9 @@ from pydantic import ValidationError
 
 from processor.config.reference_page import page
 from processor.judges.factory import mode_of
-from schemas.config import InsertIdDedup, InternalTopic, Settings, ValueSource, WatermarkDedup
+from schemas.config import HeaderNumber, InsertIdDedup, InternalTopic, Settings, ValueSource, WatermarkDedup
 from schemas.config.reference import keys, place
+from schemas.config.rules import violations
 from schemas.config.values import duration_text, duration_words
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def test_every_part_of_the_contract_is_read() -> None:
     watermark, ids = (pipeline.dedup for pipeline in settings.pipelines)
     assert isinstance(watermark, WatermarkDedup)
     assert isinstance(watermark.sequence, ValueSource)
-    assert watermark.epoch is not None
+    assert isinstance(watermark.epoch, HeaderNumber)
     assert watermark.epoch.format == "int32"
     assert isinstance(ids, InsertIdDedup)
     assert (ids.window, ids.max_ahead) == (7 * 86_400_000, 5 * 60_000)
@@ -88,7 +89,7 @@ def test_the_bloom_table_may_be_left_out() -> None:
     assert dedup.bloom_options.false_positive_rate == 1e-9
 
 
-@pytest.mark.parametrize("bloom", [None, {}, {"confirm": False}])
+@pytest.mark.parametrize("bloom", [None, {}, {"expected_per_bucket": 5}])
 def test_a_bucket_that_is_not_set_is_a_day_or_a_shorter_window(bloom: dict[str, Any] | None) -> None:
     for window, bucket in (("1h", 3_600_000), ("1d", 86_400_000), ("7d", 86_400_000)):
         changes: dict[str, Any] = {"backend": "bloom", "window": window}
@@ -104,12 +105,12 @@ def test_a_definition_is_what_is_meant_however_much_of_it_is_written_down() -> N
         config = insert_id(**changes, **({} if bloom is None else {"bloom": bloom}))
         return mode_of(Settings.model_validate(config).pipelines[0]).definition()
 
-    whole = {"false_positive_rate": 1e-9, "bucket": "1d", "expected_per_bucket": 20_000_000, "confirm": True}
-    assert of("7d", None) == of("7d", {}) == of("7d", whole) == of("7d", {"confirm": True})
+    whole = {"false_positive_rate": 1e-9, "bucket": "1d", "expected_per_bucket": 20_000_000}
+    assert of("7d", None) == of("7d", {}) == of("7d", whole)
     assert of("1h", None) == of("1h", {"bucket": "1h"})
-    others: list[dict[str, Any]] = [{"bucket": "1h"}, {"confirm": False}, {"expected_per_bucket": 5}]
+    others: list[dict[str, Any]] = [{"bucket": "1h"}, {"expected_per_bucket": 5}]
     others.append({"false_positive_rate": 1e-3})
-    assert len({of("7d", None), *(of("7d", other) for other in others)}) == 5
+    assert len({of("7d", None), *(of("7d", other) for other in others)}) == 4
 
 
 def test_secrets_do_not_show_in_a_printed_config() -> None:
@@ -238,6 +239,41 @@ def test_a_pointer_follows_rfc_6901(wrong: str) -> None:
 @pytest.mark.parametrize("wrong", ["header", "header:", "keys", ""])
 def test_a_scope_is_partition_key_or_a_header(wrong: str) -> None:
     assert set(faults(with_dedup(scope=wrong))) == {"pipelines.0.dedup.scope"}
+
+
+@pytest.mark.parametrize("wrong", [-1, 0, 1, 2**63, "many", True])
+def test_numbers_wrap_from_2_to_the_end_of_64_bits(wrong: Any) -> None:
+    found = faults(with_dedup(sequence={"from": "value", "pointer": "/n", "wraps": wrong}))
+    assert set(found) == {"pipelines.0.dedup.sequence.wraps"}
+    if isinstance(wrong, int) and wrong is not True:
+        assert "from 2 to 2^63 - 1" in found["pipelines.0.dedup.sequence.wraps"]
+
+
+@pytest.mark.parametrize("wraps", [2, 16_384, 2**63 - 1])
+def test_a_window_is_less_than_half_of_the_numbers_that_wrap(wraps: int) -> None:
+    sequence = {"from": "value", "pointer": "/n", "wraps": wraps}
+    widest = min((wraps - 1) // 2, 65_536)
+    assert Settings.model_validate(with_dedup(sequence=sequence, reorder_window=widest))
+    if widest < 65_536:
+        found = dict(violations(with_dedup(sequence=sequence, reorder_window=widest + 1)))
+        assert list(found) == [("pipelines", 0, "dedup", "reorder_window")]
+        assert f"at most {widest:,}" in found["pipelines", 0, "dedup", "reorder_window"]
+
+
+def test_all_that_is_wrong_with_numbers_that_wrap_and_epochs_that_change_is_said_at_once() -> None:
+    sequence = {"from": "header", "name": "n", "format": "int32", "wraps": 2**31 + 1}
+    epoch = {"from": "header", "name": "boot", "order": "change", "format": "text"}
+    config = with_dedup(sequence=sequence, epoch=epoch)
+    config["worker"]["guarantee"] = "at_least_once"
+    found = dict(violations(config))
+    assert set(found) == {
+        ("pipelines", 0, "dedup", "sequence", "wraps"),
+        ("pipelines", 0, "dedup", "epoch", "format"),
+        ("worker", "guarantee"),
+    }
+    # An epoch that wraps would be none.
+    wrong = {"from": "header", "name": "e", "wraps": 8}
+    assert set(faults(with_dedup(epoch=wrong))) == {"pipelines.0.dedup.epoch.wraps"}
 
 
 @pytest.mark.parametrize("wrong", [-1, 65_537])

@@ -86,11 +86,11 @@ def changed(path: str, value: Any) -> dict[str, Any]:
     return config
 
 
-def test_a_right_config_is_right_and_tables_may_have_their_other_name() -> None:
+def test_a_right_config_is_right() -> None:
     assert faults(BASE) == []
     tables = tomllib.loads((ROOT / "examples" / "aggregates.toml").read_text())["aggregates"]
-    assert faults(BASE | {"sinks": tables}) == faults(BASE | {"aggregates": tables}) == []
-    assert faults(BASE | {"sinks": tables, "aggregates": tables})
+    assert faults(BASE | {"aggregates": tables}) == []
+    assert faults(BASE | {"sinks": tables})
 
 
 @pytest.mark.parametrize(
@@ -132,4 +132,4 @@ def test_descriptions_and_defaults_are_those_of_the_docs() -> None:
         field = found[key.path[-1], key.description]
         default = field.get("default", "")
         text = json.dumps(default) if isinstance(default, bool) else f'"{default}"'
-        assert key.default in {None, text, str(default), "[]", "{}", ""}, key
+        assert key.default in {None, text, str(default), json.dumps(default), "[]", "{}", ""}, key

@@ -28,7 +28,7 @@ def random_hashes(count: int, seed: int) -> NDArray[np.uint64]:
 
 def filled(rate: float, expected: int, times: float) -> BloomWindow:
     """Fill all eight filters of a window of seven days with ``times`` what is expected."""
-    bloom = BloomWindow(7 * DAY, DAY, expected, rate, confirm=False)
+    bloom = BloomWindow(7 * DAY, DAY, expected, rate)
     count = int(times * expected)
     for day in range(8):
         bloom.restore(random_hashes(count, seed=day), np.full(count, day * DAY + 1))
@@ -81,7 +81,7 @@ def test_a_bucket_that_outgrows_its_filter_gets_further_ones_whose_rates_add_up(
 
 
 def test_the_filter_of_a_dropped_bucket_is_cleaned_and_used_again() -> None:
-    bloom = BloomWindow(20, 10, 100, 1e-9, confirm=False)
+    bloom = BloomWindow(20, 10, 100, 1e-9)
     sizes = []
     for bucket in range(9):
         records = records_of(random_hashes(80, seed=bucket), 10 * bucket)
@@ -136,7 +136,7 @@ def hashed(secret: bytes, start: int, stop: int) -> NDArray[np.uint64]:
 
 
 def test_ids_chosen_without_the_secret_are_no_more_often_false_positives() -> None:
-    attackers, workers = (BloomWindow(DAY, DAY, 4_000, 1e-2, confirm=False) for _ in range(2))
+    attackers, workers = (BloomWindow(DAY, DAY, 4_000, 1e-2) for _ in range(2))
     zero, secret = bytes(16), b"a secret of 16 B"
     for bloom, key in ((attackers, zero), (workers, secret)):
         bloom.restore(hashed(key, 0, 4_000), np.full(4_000, 7 * DAY))
@@ -148,16 +148,6 @@ def test_ids_chosen_without_the_secret_are_no_more_often_false_positives() -> No
     # Six deviations above the promise, which is for all of the window; without a secret all would be wrong.
     expected = 0.01 * picked.sum()
     assert wrong <= expected + 6 * math.sqrt(expected)
-
-
-def test_hits_are_looked_up_with_confirm_and_only_then() -> None:
-    bloom = BloomWindow(10, 5, 100, 1e-9)
-    records = records_of(random_hashes(3, seed=1), 0)
-    with pytest.raises(ValueError, match="confirm"):
-        bloom.judge(records, bloom.look_up(records))
-
-
-# ---------------------------------------------------------------- snapshots
 
 
 def written() -> tuple[Filter, list[bytes]]:

@@ -1,4 +1,4 @@
-"""Records of one id are told apart by their fingerprints, with either backend, before and after a restart."""
+"""Records of one id are told apart by their fingerprints, before and after a restart."""
 
 from __future__ import annotations
 
@@ -19,16 +19,12 @@ if TYPE_CHECKING:
 
 WINDOW_MS = 100
 PASS, DUPLICATE, COLLISION = Verdict.PASS, Verdict.DUPLICATE, Verdict.COLLISION
-BACKENDS = ["exact", "bloom"]
-EACH = pytest.mark.parametrize("backend", BACKENDS)
 
 
-def partition(backend: str, on_collision: str = "pass", **keys: Any) -> IdPartition:
-    """Return one that tells values apart by their bytes, in buckets of a few ms."""
-    if backend == "bloom":
-        keys["bloom"] = {"bucket": 7, "expected_per_bucket": 64, "false_positive_rate": 0.4}
+def partition(on_collision: str = "pass", **keys: Any) -> IdPartition:
+    """Return one that tells values apart by their bytes."""
     counted = {"fingerprint": {"of": "bytes"}, "on_collision": on_collision}
-    return IdPartition(window=WINDOW_MS, backend=backend, **counted, **keys)
+    return IdPartition(window=WINDOW_MS, **counted, **keys)
 
 
 def came(content: bytes, later_ms: int = 0) -> Came:
@@ -44,41 +40,42 @@ def owners(judged: IdGrounds) -> list[int]:
     return [int(each) for each in judged.owner]
 
 
-@EACH
-def test_a_copy_of_a_variant_is_owned_by_the_first_of_its_content(backend: str) -> None:
-    judged = partition(backend).take([came(b"1"), came(b"2"), came(b"3"), came(b"2"), came(b"3"), came(b"1")])
+def test_a_copy_of_a_variant_is_owned_by_the_first_of_its_content() -> None:
+    judged = partition().take([came(b"1"), came(b"2"), came(b"3"), came(b"2"), came(b"3"), came(b"1")])
     assert verdicts(judged) == [PASS, COLLISION, COLLISION, DUPLICATE, DUPLICATE, DUPLICATE]
     assert owners(judged) == [-1, 0, 0, 1, 2, 0]
 
 
-@EACH
 @pytest.mark.parametrize("on_collision", ["drop", "quarantine"])
-def test_what_is_not_in_the_sink_is_not_remembered(backend: str, on_collision: str) -> None:
-    judged = partition(backend, on_collision).take([came(b"1"), came(b"2"), came(b"2", 60), came(b"1")])
+def test_what_is_not_in_the_sink_is_not_remembered(on_collision: str) -> None:
+    judged = partition(on_collision).take([came(b"1"), came(b"2"), came(b"2", 60), came(b"1")])
     assert verdicts(judged) == [PASS, COLLISION, COLLISION, DUPLICATE]
     assert judged.expires_ms.tolist() == [0, 0, 0, NOW_MS + WINDOW_MS]
 
 
-@EACH
-def test_a_variant_expires_for_itself(backend: str) -> None:
-    at_work = partition(backend)
+def test_a_variant_expires_for_itself() -> None:
+    at_work = partition()
     judged = at_work.take([came(b"1"), came(b"2", 60), came(b"1", 100), came(b"2", 159), came(b"2", 160)])
     assert verdicts(judged) == [PASS, COLLISION, COLLISION, DUPLICATE, COLLISION]
     assert owners(judged) == [-1, 0, 1, 1, 2]
 
 
-@EACH
-def test_refresh_renews_the_variant_with_the_equal_fingerprint_alone(backend: str) -> None:
-    at_work = partition(backend, refresh=True)
+def test_an_id_that_has_expired_passes_with_other_content_and_is_known_by_that() -> None:
+    judged = partition().take([came(b"1"), came(b"2", 100), came(b"2", 101), came(b"1", 102)])
+    assert verdicts(judged) == [PASS, PASS, DUPLICATE, COLLISION]
+    assert owners(judged) == [-1, -1, 1, 1]
+
+
+def test_refresh_renews_the_variant_with_the_equal_fingerprint_alone() -> None:
+    at_work = partition(refresh=True)
     judged = at_work.take([came(b"1"), came(b"2"), came(b"2", 60), came(b"3", 100), came(b"2", 159)])
     assert verdicts(judged) == [PASS, COLLISION, DUPLICATE, COLLISION, DUPLICATE]
     assert owners(judged) == [-1, 0, 1, 1, 1]
 
 
-@EACH
 @pytest.mark.parametrize("locally", [True, False], ids=["local state", "changelog alone"])
-def test_a_restart_finds_every_variant_and_which_is_the_earliest(backend: str, *, locally: bool) -> None:
-    at_work = partition(backend, refresh=True)
+def test_a_restart_finds_every_variant_and_which_is_the_earliest(*, locally: bool) -> None:
+    at_work = partition(refresh=True)
     at_work.take([came(b"1"), came(b"2"), came(b"3", 10)])
     at_work.commit()
     at_work.take([came(b"2", 50), came(b"1", 60)])
@@ -90,7 +87,7 @@ def test_a_restart_finds_every_variant_and_which_is_the_earliest(backend: str, *
 
 
 def test_what_is_undone_was_never_remembered_nor_renewed() -> None:
-    at_work = partition("exact", refresh=True)
+    at_work = partition(refresh=True)
     at_work.take([came(b"1"), came(b"2")])
     at_work.commit()
     assert isinstance(at_work.judge, ExactIds)
@@ -100,9 +97,8 @@ def test_what_is_undone_was_never_remembered_nor_renewed() -> None:
     assert verdicts(judged) == [COLLISION, COLLISION]
 
 
-@EACH
-def test_a_note_shows_the_fingerprints_of_the_record_and_of_its_owner(backend: str) -> None:
-    judged = partition(backend).take([came(b"1"), came(b"2", 60), came(b"3", 70), came(b"4", 100)])
+def test_a_note_shows_the_fingerprints_of_the_record_and_of_its_owner() -> None:
+    judged = partition().take([came(b"1"), came(b"2", 60), came(b"3", 70), came(b"4", 100)])
     prints = [f"{each:016x}" for each in judged.ids.fingerprint.tolist()]
     assert len(set(prints)) == 4
     assert judged.notes is not None

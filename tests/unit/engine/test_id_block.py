@@ -50,22 +50,20 @@ def same(one: IdRows, other: IdRows) -> bool:
 def by_hand(data: bytes, key: bytes) -> tuple[list[tuple[int, ...]], int]:
     """Read a block as the module draws it, with another library's checksum.
 
-    Of pages of version 2 also whether a row is a collision's, its fingerprint and its route word, -1 for none.
+    Of those that have more also whether a row is a collision's, its fingerprint and route word, -1 for none.
     """
     version, pages, count, first, clock, crc = struct.unpack_from(">BIIqqI", data)
     assert (version, crc) == (1, google_crc32c.value(key + data[:25]))
     at, rows = 29, []
     for _ in range(pages):
-        version, ids, *widths, number, owner, reading = struct.unpack_from(">BHBBBqqq", data, at)
-        assert version in {1, 2}
-        more = data[at + 30] if version == 2 else 0
+        version, ids, *widths, number, owner, reading, more = struct.unpack_from(">BHBBBqqqB", data, at)
+        assert version == 1
         told = [8 * (more & 1), 2 * (more >> 2 & 1)]
-        head = at + 32 + version
-        stop = head + 1 + ids * (16 + sum(widths) + sum(told))
-        crc = int.from_bytes(data[head - 3 : head + 1], "big")
+        place = at + 35
+        stop = place + ids * (16 + sum(widths) + sum(told))
+        crc = int.from_bytes(data[place - 4 : place], "big")
         assert stop - at <= 4096
-        assert crc == google_crc32c.value(data[at : head - 3] + data[head + 1 : stop])
-        place = head + 1
+        assert crc == google_crc32c.value(data[at : place - 4] + data[place:stop])
         hashes = [struct.unpack_from(">QQ", data, place + 16 * k) for k in range(ids)]
         place += 16 * ids
         values = []
@@ -77,7 +75,7 @@ def by_hand(data: bytes, key: bytes) -> tuple[list[tuple[int, ...]], int]:
             superseded = number + k - back if back else -1
             row = (*hashes[k], owner + values[0][k], reading + values[1][k], superseded)
             said = [values[3 + j][k] if told[j] else -1 for j in range(2)]
-            rows.append((*row, more >> 1 & 1, *said) if version == 2 else row)
+            rows.append((*row, more >> 1 & 1, *said) if more else row)
         assert number == first + len(rows) - ids
         at = stop
     assert (at, len(rows)) == (len(data), count)
@@ -169,6 +167,16 @@ def ids_bytes(rows: IdRows) -> int:
     return high
 
 
+@pytest.mark.parametrize("most_bytes", [150, 275, 400, 5_000])
+def test_ids_between_collisions_go_into_a_small_block_as_far_as_there_is_room(most_bytes: int) -> None:
+    rows = made(200)
+    told = np.arange(200, dtype=np.uint64), np.arange(200) % 2 == 1
+    rows = replace(rows, fingerprint=told[0], collision=told[1])
+    most = ids_within(rows, most_bytes)
+    assert most > 0
+    assert len(encode(rows.part(0, most), 7, KEY)[0]) <= most_bytes
+
+
 @pytest.mark.parametrize("count", [1, 184, 185, 1000])
 def test_each_page_is_whole_by_itself_and_single_ids_are_read_from_it(count: int) -> None:
     rows = made(count)
@@ -192,7 +200,7 @@ def test_an_id_takes_at_most_24_bytes() -> None:
 
 def test_a_flipped_bit_and_a_cut_are_found_wherever_they_are() -> None:
     data, pages = encode(made(300), 7, KEY)
-    places = [*range(29 + 34), *range(29, len(data), 101), *range(int(pages.at[1]), int(pages.at[1]) + 34)]
+    places = [*range(29 + 35), *range(29, len(data), 101), *range(int(pages.at[1]), int(pages.at[1]) + 35)]
     for at in places:
         wrong = bytes([*data[:at], data[at] ^ 1 << at % 8, *data[at + 1 :]])
         with pytest.raises(UnreadableBlockError):

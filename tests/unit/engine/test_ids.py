@@ -11,17 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.engine.bytes.siphash import siphash128, words_of_key
-from processor.engine.extract.ids import (
+from processor.engine.extract.ids import IdExtractor, Ids, Text, hash_ids, texts
+from processor.engine.extract.parts import (
+    AnyPart,
+    ColumnPart,
     ContentPart,
     HeaderPart,
-    IdExtractor,
-    Ids,
     KeyPart,
     Part,
-    Text,
+    TextPart,
     ValuePart,
-    hash_ids,
-    texts,
 )
 from processor.engine.extract.value_walk import ContentOf
 from processor.engine.ids.clock import NEVER, by_arrival, by_records
@@ -184,23 +183,23 @@ def test_a_string_counts_by_its_text_however_it_is_escaped() -> None:
         b'{"a":"A\\n\xf0\x9f\x98\x80\\/"}',
         b'{"a" : "A\\u000A\xf0\x9f\x98\x80/" }',
     ]
-    columns, ids = extracted([ValuePart("/a")], [record(value) for value in values])
+    _, ids = extracted([ValuePart("/a")], [record(value) for value in values])
     assert len({each.tobytes() for each in ids.hash}) == 1
-    assert [texts(columns.data, ids, row) for row in range(3)] == [["A\n\U0001f600/"]] * 3
+    assert [texts(ids, row) for row in range(3)] == [["A\n\U0001f600/"]] * 3
 
 
 def test_ids_without_room_for_their_lots_are_refused_before_the_kernel_writes_there() -> None:
     columns = columns_of([record()])
     ids = IdExtractor([KeyPart()], SECRET).extract(columns)
     with pytest.raises(ValueError, match="different numbers of ids"):
-        hash_ids(columns.data, ids._replace(lot=ids.lot[:0]), words_of_key(SECRET))
+        hash_ids(ids._replace(lot=ids.lot[:0]), words_of_key(SECRET))
 
 
 def test_receipts_show_text_numbers_as_written_and_bytes_that_are_no_text_as_base64() -> None:
     parts: list[Part] = [KeyPart(), ValuePart("/a"), HeaderPart(b"h"), ValuePart("/b")]
-    columns, ids = extracted(parts, [record(b'{"a":1.50,"b":"\\u00e9"}', b"\xff\x00", ((b"h", "é".encode()),))])
+    _, ids = extracted(parts, [record(b'{"a":1.50,"b":"\\u00e9"}', b"\xff\x00", ((b"h", "é".encode()),))])
     expected: list[Text] = [{"base64": "/wA="}, "1.50", "é", "é"]
-    assert texts(columns.data, ids, 0) == expected
+    assert texts(ids, 0) == expected
 
 
 WRONG = [
@@ -211,8 +210,17 @@ WRONG = [
     (ValuePart("/a"), record(b"{}"), Fault.FIELD_MISSING, True),
     (ValuePart("/a/b"), record(b'{"a":1}'), Fault.FIELD_MISSING, True),
     (ValuePart("/a"), record(b'{"a":null}'), Fault.FIELD_TYPE, True),
-    (ValuePart("/a"), record(b'{"a":true}'), Fault.FIELD_TYPE, False),
-    (ValuePart("/a"), record(b'{"a":false}'), Fault.FIELD_TYPE, False),
+    (ValuePart("/a", only_text=True), record(b'{"a":true}'), Fault.FIELD_TYPE, False),
+    (ValuePart("/a|/b"), record(b'{"a":false}'), Fault.FIELD_TYPE, False),
+    (ValuePart("/a|/b"), record(b'{"a":null}'), Fault.FIELD_TYPE, True),
+    (ValuePart("/a|/b"), record(b'{"a":"{\\"b\\""}'), Fault.FIELD_TYPE, False),
+    (ValuePart("/a|/b"), record(b'{"a":"{}"}'), Fault.FIELD_MISSING, True),
+    (ColumnPart(3, b"\t"), record(b"a\tb"), Fault.FIELD_MISSING, True),
+    (ColumnPart(1, b"\t"), record(None), Fault.VALUE_MISSING, True),
+    (TextPart(), record(None), Fault.VALUE_MISSING, True),
+    (AnyPart((ValuePart("/a"), HeaderPart(b"h"))), record(b"{}"), Fault.FIELD_MISSING, True),
+    (AnyPart((ValuePart("/a"), KeyPart())), record(b'{"a":[]}'), Fault.FIELD_TYPE, False),
+    (AnyPart((ValuePart("/a"), KeyPart())), record(b"{"), Fault.VALUE_NOT_JSON, False),
     (ValuePart("/a"), record(b'{"a":{}}'), Fault.FIELD_TYPE, False),
     (ValuePart("/a"), record(b'{"a":["x"]}'), Fault.FIELD_TYPE, False),
     (ValuePart("/a"), record(b'{"a":"x"'), Fault.VALUE_NOT_JSON, False),
@@ -244,7 +252,7 @@ def test_empty_strings_and_empty_bytes_are_values() -> None:
 
 def test_with_several_faults_the_first_part_counts_and_a_fault_before_what_is_only_missing() -> None:
     parts: list[Part] = [HeaderPart(b"h"), ValuePart("/a"), KeyPart()]
-    item = record(b'{"a":true}', None)
+    item = record(b'{"a":[]}', None)
     assert extracted(parts, [item])[1].fault[0] == Fault.HEADER_MISSING
     assert extracted(parts[::-1], [item])[1].fault[0] == Fault.KEY_MISSING
     # What is missing lets pass, a wrong type does not, whichever stands first.

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from processor.engine.collision_edits import Renamer
-from processor.engine.extract.ids import HeaderPart, KeyPart, ValuePart
+from processor.engine.extract.parts import HeaderPart, KeyPart, ValuePart
 from processor.engine.ids.new_ids import new_ids
 from tests.support.judges import collisions as model
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from processor.engine.extract.ids import NO_LOT, HeaderPart, IdExtractor, KeyPart, ValuePart
+from processor.engine.extract.ids import NO_LOT, IdExtractor
+from processor.engine.extract.parts import HeaderPart, KeyPart, ValuePart
 from processor.engine.ids.passes import (
     ESCAPE_COLUMNS,
     UNWANTED,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 WINDOW, HORIZON = 100, 1_000
-OWN, RENEWED, HEARD = PassKind.OWN, PassKind.RENEWED, PassKind.HEARD
+PASSED, RENEWED = PassKind
 Said = tuple[int, int, int, PassKind]
 """Key, the partition's clock, partition, kind."""
 
@@ -63,32 +64,29 @@ def table_of(said: Sequence[Said], table: PassTable | None = None) -> tuple[Pass
 @pytest.mark.parametrize(
     ("said", "escaped"),
     [
-        pytest.param([(7, 0, 0, OWN), (7, 100, 0, OWN)], [[0, 100, 0, 0, 0]], id="a window later"),
-        pytest.param([(7, 0, 0, OWN), (7, 1_001, 0, OWN)], [], id="beyond the horizon"),
-        pytest.param([(7, 0, 0, OWN), (7, 0, 0, OWN)], [], id="judged again"),
-        pytest.param([(7, 500, 0, HEARD), (7, 100, 0, OWN), (7, 500, 0, OWN)], [], id="all of it judged again"),
-        pytest.param([(7, 0, 0, OWN), (8, 100, 0, OWN)], [], id="another id"),
+        pytest.param([(7, 0, 0, PASSED), (7, 100, 0, PASSED)], [[0, 100, 0, 0, 0]], id="a window later"),
+        pytest.param([(7, 0, 0, PASSED), (7, 1_001, 0, PASSED)], [], id="beyond the horizon"),
+        pytest.param([(7, 0, 0, PASSED), (7, 0, 0, PASSED)], [], id="judged again"),
         pytest.param(
-            [(7, 0, 0, OWN), (7, 100, 0, OWN), (7, 250, 0, OWN)],
+            [(7, 500, 0, PASSED), (7, 100, 0, PASSED), (7, 500, 0, PASSED)], [], id="all of it judged again"
+        ),
+        pytest.param([(7, 0, 0, PASSED), (8, 100, 0, PASSED)], [], id="another id"),
+        pytest.param(
+            [(7, 0, 0, PASSED), (7, 100, 0, PASSED), (7, 250, 0, PASSED)],
             [[0, 100, 0, 0, 0], [0, 250, 0, 100, 1]],
             id="the second time it escapes",
         ),
-        pytest.param([(7, 0, 0, OWN), (7, 20, 1, OWN)], [[1, 20, 0, 0, 0]], id="in another partition"),
-        pytest.param([(7, 20, 1, OWN), (7, 0, 0, OWN)], [[1, 20, 0, 0, 0]], id="the later one is judged first"),
-        pytest.param([(7, 0, 0, HEARD), (7, 20, 1, OWN)], [[1, 20, 0, 0, 0]], id="heard before"),
-        pytest.param([(7, 20, 1, OWN), (7, 0, 0, HEARD)], [[1, 20, 0, 0, 0]], id="heard afterwards"),
-        pytest.param([(7, 0, 0, OWN), (7, 20, 1, HEARD)], [], id="the other worker counts its own"),
-        pytest.param([(7, 0, 0, HEARD), (7, 200, 0, HEARD)], [], id="all heard"),
+        pytest.param([(7, 0, 0, PASSED), (7, 20, 1, PASSED)], [[1, 20, 0, 0, 0]], id="in another partition"),
         pytest.param(
-            [(7, 20, 1, OWN), (7, 0, 0, HEARD), (7, 0, 0, HEARD)], [[1, 20, 0, 0, 0]], id="heard twice"
+            [(7, 20, 1, PASSED), (7, 0, 0, PASSED)], [[1, 20, 0, 0, 0]], id="the later one is judged first"
         ),
         pytest.param(
-            [(7, 20, 1, OWN), (7, 0, 0, OWN), (7, 5, 2, OWN)],
+            [(7, 20, 1, PASSED), (7, 0, 0, PASSED), (7, 5, 2, PASSED)],
             [[1, 20, 0, 0, 0], [2, 5, 0, 0, 1]],
             id="between two",
         ),
         pytest.param(
-            [(7, 0, 0, OWN), (7, 90, 0, RENEWED), (7, 190, 0, OWN)], [[0, 190, 0, 90, 0]], id="renewed"
+            [(7, 0, 0, PASSED), (7, 90, 0, RENEWED), (7, 190, 0, PASSED)], [[0, 190, 0, 90, 0]], id="renewed"
         ),
     ],
 )
@@ -110,16 +108,16 @@ def test_it_ends_early_where_there_is_no_room_for_what_comes_next() -> None:
 
 def test_a_sample_is_thinned_by_leaving_out_whole_ids() -> None:
     keys = [depth << 58 | 1 + number for depth in (0, 1, 2) for number in range(5)]
-    table, _ = table_of([(key, at, at % 2, OWN) for at, key in enumerate(keys)])
+    table, _ = table_of([(key, at, at % 2, PASSED) for at, key in enumerate(keys)])
     assert remaining(table, 0, 1) == 10
     assert remaining(table, 12, 1) == 3
     smaller = PassTable.empty(32)
     move(table, 0, 1, smaller)
     assert sorted(smaller.key[smaller.key != 0].tolist()) == keys[5:]
-    assert table_of([(keys[7], 200, 7 % 2, OWN)], smaller)[1] == [[1, 200, 1, 7, 0]]
+    assert table_of([(keys[7], 200, 7 % 2, PASSED)], smaller)[1] == [[1, 200, 1, 7, 0]]
     leave_out(table, 0, 1)
     assert sorted(table.key[table.key != 0].tolist()) == keys[5:]
-    assert table_of([(keys[7], 200, 7 % 2, OWN)], table)[1] == [[1, 200, 1, 7, 0]]
+    assert table_of([(keys[7], 200, 7 % 2, PASSED)], table)[1] == [[1, 200, 1, 7, 0]]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -127,14 +125,14 @@ def test_what_is_left_in_a_table_is_found_where_runs_of_entries_had_holes_made_i
     rng = np.random.default_rng(seed)
     # Most begin at the last slots, so that runs are long and go on at the first.
     keys = [int(n) << 58 | int(n) << 20 | int(b) for n, b in enumerate(rng.integers(55, 70, 40) % 64, 1)]
-    rows = [(key, int(at), 0, OWN) for key, at in zip(keys, rng.integers(0, 100, 40), strict=True)]
+    rows = [(key, int(at), 0, PASSED) for key, at in zip(keys, rng.integers(0, 100, 40), strict=True)]
     table, _ = table_of(rows, PassTable.empty(64))
     leave_out(table, 30, 10)
     left = [row for row in rows if row[1] >= 30 and row[0] >> 58 >= 10]
     assert sorted(table.key[table.key != 0].tolist()) == sorted(key for key, *_ in left)
     assert not table.at[table.key == 0].any()
     # Whoever is looked for is found: it passes again.
-    again = table_of([(key, at + 150, 0, OWN) for key, at, *_ in left], table)[1]
+    again = table_of([(key, at + 150, 0, PASSED) for key, at, *_ in left], table)[1]
     assert len(again) == len(left)
 
 
@@ -161,7 +159,7 @@ def test_the_share_of_counted_ids_that_is_drawn_is_that_of_the_level(form: str) 
 
 def test_only_what_passed_is_drawn_and_by_a_hash_with_a_key() -> None:
     lot = np.array([1, 2**63, NO_LOT, 3, 3], np.uint64)
-    kind = np.array([OWN, OWN, OWN, UNWANTED, OWN], np.uint8)
+    kind = np.array([PASSED, PASSED, PASSED, UNWANTED, PASSED], np.uint8)
     at, partition = np.arange(5), np.arange(10, 15)
     found = []
     for secret in (1, 2):

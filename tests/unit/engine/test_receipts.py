@@ -6,7 +6,8 @@ import json
 
 import numpy as np
 
-from processor.engine.extract.ids import IdExtractor, KeyPart
+from processor.engine.extract.ids import IdExtractor
+from processor.engine.extract.parts import KeyPart
 from processor.engine.ids.new_ids import UUID_BYTES
 from processor.engine.ids.page import BACKFILLED
 from processor.engine.receipts import CollisionNotes, IdGrounds

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processor.engine.ids.clock import NEVER, NOT_KNOWN, RecordedClock, WorkerClock
+from processor.engine.ids.clock import NEVER, RecordedClock, WorkerClock
 from schemas.changelog.clock import NO_LIMIT, ClockTrace
 from schemas.changelog.ids import IDS_KEY, IdState
 from schemas.changelog.values import CorruptStateError, sealed
@@ -54,13 +54,6 @@ def test_a_state_with_a_trace_that_is_none_is_corrupt() -> None:
     value = IdState(bytes(16), 1, 2, 1).encode()
     with pytest.raises(CorruptStateError, match="cut"):
         IdState.decode(sealed(IDS_KEY, value[:-12]))
-
-
-def test_a_state_of_version_1_knows_nothing_of_the_clock_before_it() -> None:
-    body = IdState(bytes(range(16)), 1, 2, 1).encode()[:41]
-    state = IdState.decode(sealed(IDS_KEY, b"\1" + body[1:]))
-    assert (state.clock_ms, state.next_number, state.floor) == (1, 2, 1)
-    assert state.trace == ClockTrace(NOT_KNOWN)
 
 
 @pytest.mark.parametrize("arrival", [False, True])

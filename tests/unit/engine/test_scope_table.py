@@ -25,15 +25,18 @@ MARK = LocalMark(0, b"\0" * 16)
 int64 = st.integers(-(2**63), 2**63 - 1)
 
 
-def made(window: int = 0, *, epoch: bool = False, hash_bits: int = 32) -> ScopeTable:
-    return ScopeTable(SEED, epoch=epoch, window=window, hash_bits=hash_bits)
+def made(window: int = 0, *, epoch: bool = False, changes: bool = False, **more: int) -> ScopeTable:
+    return ScopeTable(SEED, epoch=epoch or changes, changes=changes, window=window, **more)
 
 
-def judged(table: ScopeTable, items: list[tuple[bytes, int]], epoch: int = 0) -> list[Verdict]:
+def judged(
+    table: ScopeTable, items: list[tuple[bytes, int]], epoch: int | tuple[int, int] = 0
+) -> list[Verdict]:
     data = np.frombuffer(b"".join(scope for scope, _ in items) + b"\0", np.uint8).copy()
     size = np.array([len(scope) for scope, _ in items], np.int64)
     sequence = np.array([number for _, number in items], np.int64)
-    epochs, fault = np.full(size.size, epoch, np.int64), np.zeros(size.size, np.uint8)
+    epochs = np.array([epoch] * size.size, np.int64)
+    fault = np.zeros(size.size, np.uint8)
     said = table.judge(data, np.cumsum(size) - size, size, sequence, epochs, fault)
     return [Verdict(value) for value in said.verdict.tolist()]
 
@@ -158,6 +161,49 @@ def test_a_higher_epoch_forgets_the_window() -> None:
     assert judged(table, [(b"p", 100)], epoch=1) == [Verdict.LATE]
 
 
+# ---------------------------------------------------------------- numbers that wrap
+
+
+@pytest.mark.parametrize("wraps", [4, 16_384, 2**63 - 2])
+@pytest.mark.parametrize("begin", [0, 1])
+def test_exactly_half_the_range_ahead_is_new(wraps: int, begin: int) -> None:
+    half = (begin + wraps // 2) % wraps
+    table = made(wraps=wraps)
+    assert judged(table, [(b"p", begin), (b"p", half), (b"p", begin)]) == [Verdict.PASS] * 3
+    assert judged(table, [(b"p", (half + 1) % wraps), (b"p", begin)]) == [Verdict.LATE, Verdict.DUPLICATE]
+
+
+@pytest.mark.parametrize(("wraps", "window"), [(5, 2), (100, 49), (128, 63), (200, 70), (16_384, 64)])
+def test_a_window_is_remembered_across_the_wrap(wraps: int, window: int) -> None:
+    table = made(window, wraps=wraps)
+    # Every second number, twice around and half a window further; then all of the window.
+    came = list(range(0, 2 * wraps + max(window // 2, 1), 2))
+    assert set(judged(table, [(b"p", number % wraps) for number in came])) == {Verdict.PASS}
+    below = range(came[-1] - window, came[-1])
+    expected = [Verdict.PASS if number % 2 else Verdict.DUPLICATE for number in below]
+    assert judged(table, [(b"p", number % wraps) for number in below]) == expected
+    assert judged(table, [(b"p", number % wraps) for number in below]) == [Verdict.DUPLICATE] * window
+    # With the widest window of an even N what is one further back is half the range ahead.
+    beyond = Verdict.LATE if 2 * (window + 1) < wraps else Verdict.PASS
+    assert judged(table, [(b"p", (came[-1] - window - 1) % wraps)]) == [beyond]
+
+
+# ---------------------------------------------------------------- epochs that only differ
+
+
+def test_the_last_16_epochs_that_were_left_are_late() -> None:
+    table = made(changes=True)
+    for epoch in range(20):
+        # Half of the hash is not enough.
+        assert judged(table, [(b"p", 1)], (7, epoch)) == [Verdict.PASS]
+        assert judged(table, [(b"p", 1)], (7, epoch)) == [Verdict.DUPLICATE]
+    assert {judged(table, [(b"p", 99)], (7, epoch))[0] for epoch in range(3, 19)} == {Verdict.LATE}
+    assert judged(table, [(b"q", 1)], (7, 3)) == [Verdict.PASS], "other scopes have left nothing"
+    # What it has forgotten is another epoch than the last.
+    assert judged(table, [(b"p", 1)], (7, 2)) == [Verdict.PASS]
+    assert judged(table, [(b"p", 2)], (7, 3)) == [Verdict.PASS]
+
+
 # ---------------------------------------------------------------- what is written down
 
 
@@ -172,6 +218,12 @@ def test_a_higher_epoch_forgets_the_window() -> None:
         st.none(),
         st.just(100),
         st.tuples(*[st.integers(0, 2**64 - 1)] * 2),
+    )
+    | st.builds(
+        ScopeValue,
+        int64,
+        run=st.none() | st.integers(0, 65_536),
+        epochs=st.lists(st.binary(min_size=16, max_size=16), min_size=1, max_size=17).map(tuple),
     ),
 )
 def test_a_scope_is_read_back_as_it_was_written_by_codec_and_kernel(scope: bytes, value: ScopeValue) -> None:
@@ -179,25 +231,34 @@ def test_a_scope_is_read_back_as_it_was_written_by_codec_and_kernel(scope: bytes
     encoded = value.encode(key)
     assert ScopeValue.decode(key, encoded) == value
     window = value.window or (65_536 if value.run is not None else 0)
-    table = made(window, epoch=value.epoch is not None)
+    table = made(window, epoch=value.epoch is not None, changes=bool(value.epochs))
     table.apply(columns_of([(key, encoded)])[0], track=True)
     batches = table.encode(table.to_save(), 20_000)
     assert [columns_of(EncodedBatch(0, 0, 0, count, data))[1] for data, count in batches] == [[(key, encoded)]]
 
 
-def test_every_flipped_bit_cut_and_longer_value_is_found_by_codec_and_kernel() -> None:
+@pytest.mark.parametrize(
+    "value",
+    [
+        ScopeValue(-2, 3, None, 100, (1, 2)),
+        ScopeValue(-2, window=100, ring=(1, 2), epochs=(b"e" * 16, b"f" * 16)),
+    ],
+    ids=["epoch", "epochs"],
+)
+def test_every_flipped_bit_cut_and_longer_value_is_found_by_codec_and_kernel(value: ScopeValue) -> None:
     key = watermark_key(b"scope")
-    value = ScopeValue(-2, 3, None, 100, (1, 2)).encode(key)
+    right = value.encode(key)
     flips = [
-        bytes([*value[:at], value[at] ^ 1 << bit, *value[at + 1 :]])
-        for at in range(len(value))
+        bytes([*right[:at], right[at] ^ 1 << bit, *right[at + 1 :]])
+        for at in range(len(right))
         for bit in range(8)
     ]
-    for wrong in [*flips, *(value[:size] for size in range(len(value))), value + b"\0"]:
+    for wrong in [*flips, *(right[:size] for size in range(len(right))), right + b"\0"]:
         with pytest.raises(CorruptStateError):
             ScopeValue.decode(key, wrong)
+        table = made(100, epoch=True, changes=bool(value.epochs))
         with pytest.raises(UnreadableScopeError):
-            made(100, epoch=True).apply(columns_of([(key, wrong)])[0], track=True)
+            table.apply(columns_of([(key, wrong)])[0], track=True)
 
 
 def test_version_1_is_still_read() -> None:

@@ -280,8 +280,7 @@ def test_a_shared_quarantine_fits_both_sources() -> None:
 
 ROUTED = insert_id(route="by-id")
 INTERNAL = {
-    name: f"clicks-clicks-{name}"
-    for name in ("changelog", "repartition", "positions", "index", "route-index", "sample")
+    name: f"clicks-clicks-{name}" for name in ("changelog", "repartition", "positions", "index", "route-index")
 }
 
 
@@ -297,11 +296,8 @@ def test_with_route_sink_receipts_and_state_have_the_sinks_partition_count() -> 
         INTERNAL["positions"]: 4,
         INTERNAL["route-index"]: 4,
         INTERNAL["index"]: 7,
-        INTERNAL["sample"]: 1,
     }
     configs = wanted(made)
-    # Ten windows of 7 d.
-    assert configs[Purpose.SAMPLE]["retention.ms"] == str(70 * 86_400_000)
     assert configs[Purpose.POSITIONS]["cleanup.policy"] == "compact"
     assert configs[Purpose.REPARTITION]["cleanup.policy"] == "delete"
     assert configs[Purpose.REPARTITION]["retention.ms"] == "-1"

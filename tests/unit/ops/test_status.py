@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from processor.ops import status_text
 from processor.ops.logs import JsonFormatter
 from processor.ops.metrics import CONTACT_S, Contact, Doing, Metrics, State
-from processor.ops.status import HANGS_S, StateSeries, Status
+from processor.ops.status import HANGS_S, StateSeries, Status, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -388,3 +388,24 @@ def test_a_line_of_json_has_the_fields_beside_the_message() -> None:
 def test_what_is_done_before_the_start_has_a_bar_where_its_length_is_known() -> None:
     assert status_text.doing(Doing("looking at the topics")) == "looking at the topics"
     assert status_text.doing(Doing("compiling", 7, 28)) == f"compiling  {'━' * 6}{'─' * 18}  7 of 28"
+
+
+def test_what_the_page_shows_is_the_sum_or_the_worst_of_all_partitions() -> None:
+    metrics = Metrics()
+    metrics.source_partitions.labels("p").set(12)
+    for partition, rate, held_s in (("0", 0.003, 2.0), ("1", 0.001, 7.0)):
+        metrics.false_positive_rate.labels("p", partition).set(rate)
+        metrics.open_seconds.labels("p", partition).set(held_s)
+    metrics.quarantined.labels("p", "header_missing").inc(3)
+    metrics.quarantined.labels("p", "id_too_long")
+    metrics.transactions_aborted.labels("p", "fenced").inc(2)
+    metrics.transactions_aborted.labels("p", "failed").inc()
+    metrics.records_expired.labels("p").inc(5)
+    metrics.records_expired.labels("other").inc()
+
+    found, idle = map(read(metrics, ["p", "idle"], 1.0).readings.__getitem__, ("p", "idle"))
+
+    assert (found.source_partitions, found.false_positive_rate, found.held_s) == (12, 0.003, 7.0)
+    assert (found.codes, found.expired, found.aborted) == ({"header_missing": 3}, 5, 3)
+    assert (idle.source_partitions, idle.false_positive_rate, idle.held_s) == (0, None, 0.0)
+    assert (idle.codes, idle.expired, idle.aborted, idle.ids) == ({}, 0, 0, None)

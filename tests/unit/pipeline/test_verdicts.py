@@ -7,19 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from processor.engine.batch.columns import CRC
 from processor.errors import StopError
 from processor.pipeline.hop_kinds import HopKind
 from processor.pipeline.hops import only_hop
+from processor.pipeline.piece import before
 from processor.pipeline.ports import Topics
 from processor.pipeline.slot_pipeline import SlotPipeline
 from processor.pipeline.verdicts import VerdictDraft, VerdictPart
-from processor.wire.decode import Chunk
+from processor.wire.decode import Chunk, Piece
 from processor.wire.encode import Encoder
 from schemas.verdicts.ranges import VerdictRanges
 from schemas.verdicts.record import SourceSums, VerdictRecord, xored
 from tests.support.suite.examples import examples
 from tests.support.wire import batches
-from tests.support.wire.batches import CODECS, Record, by_hand, chunk, decoded, marker, transaction
+from tests.support.wire.batches import CODECS, Record, by_hand, chunk, decoded, marker, run, transaction
 from tests.unit.pipeline.test_slot_pipeline import CONFIG, SINK, Slot, came, record
 
 LIMIT = 1_048_588
@@ -64,6 +66,22 @@ def test_what_one_record_cannot_say_several_do_without_gap_or_overlap(limit: int
     assert sum(each.sums.records for each in found) == 4_000
     (once,) = read(drafted(parts, LIMIT), 4_100)
     assert once.sums == SourceSums().more(4_000, xored(np.arange(4_000) ** 3), np.arange(9, 4_000, 10) % 97)
+
+
+def test_however_a_piece_is_cut_the_checksum_of_each_batch_is_in_one_part() -> None:
+    both = [by_hand(run(start, start + 3), batches.NONE) for start in (0, 3)]
+
+    def crcs(piece: Piece) -> list[int]:
+        passes = np.zeros(len(piece.columns), np.uint8)
+        return [int(each) for each in VerdictPart.of(piece, passes, passes, passes).crcs]
+
+    def piece(position: int = 0) -> Piece:
+        (found,) = batches.DECODER.pieces(chunk(*both, position=position))
+        return found
+
+    whole = piece().batches[:, CRC].tolist()
+    for cut in range(1, 6):
+        assert crcs(before(piece(), cut)) + crcs(piece(cut)) == whole
 
 
 def test_a_record_of_one_piece_that_does_not_fit_stops_with_what_the_topic_needs() -> None:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from processor.errors import StopError
+from processor.judges.exact import ExactIds
 from processor.kafka.offsets import Bounds
 from processor.reset.decide import PartitionFacts, ResetState, decide
 from processor.reset.facts import learn
+from processor.reset.state import make_state
 from processor.state.changelog import read_secret
 from schemas.changelog.backfill import BACKFILL_KEY, BackfillProgress
 from schemas.changelog.ids import IDS_KEY, IdState
@@ -80,3 +82,13 @@ def test_the_key_of_the_hash_is_the_last_that_can_be_read_whatever_is_corrupt(
     changelog = ListedChangelog()
     changelog.commit(rows)
     assert asyncio.run(read_secret(changelog)) == secret
+
+
+def test_a_state_that_is_made_again_hashes_by_the_key_of_the_one_before() -> None:
+    begun = ORIGIN_KEY, Origin(0, 0).encode()
+    position = POSITION_KEY, Position(6, 0, 1, reset_context(None, IDS).definition, bytes(16), 4).encode()
+    context, facts = learned([begun, ids_state(MINE), position], IDS, 0)
+    step = decide(0, facts, 0, context.definition, forget=False)
+    made = asyncio.run(make_state(context, step, facts, lambda _: None))
+    assert isinstance(made.judge, ExactIds)
+    assert made.judge.log.secret == MINE

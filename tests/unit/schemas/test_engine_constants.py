@@ -7,9 +7,8 @@ import pytest
 from processor.engine.bytes import siphash
 from processor.engine.extract import pointers
 from processor.engine.ids import clock as engine_clock
-from processor.engine.ids import page
 from processor.engine.ids.bloom import snapshot
-from processor.engine.watermark import reorder_window, scope_codec
+from processor.engine.watermark import left_epochs, reorder_window, scope_codec
 from schemas.changelog import bloom, clock, ids, values, watermark
 from schemas.config import dedup
 
@@ -19,12 +18,14 @@ SHARED: dict[str, tuple[object, object]] = {
     "flag of an epoch": (scope_codec.WITH_EPOCH, watermark._WITH_EPOCH),
     "flag of a run": (scope_codec.WITH_RUN, watermark._WITH_RUN),
     "flag of a ring": (scope_codec.WITH_BITMAP, watermark._WITH_RING),
+    "flag of epochs without order": (scope_codec.WITH_LEFT, watermark._WITH_LEFT),
+    "bytes of such an epoch": (scope_codec.HASH_BYTES, watermark._EPOCH_HASH),
+    "epochs that are remembered": (left_epochs.MOST_LEFT, watermark.MOST_LEFT),
     "bytes before what the flags add": (scope_codec.FIXED_BYTES, watermark._WATERMARK.size),
     "bytes of a watermark's checksum": (scope_codec.CRC_BYTES, values.CRC.size),
     "no bound by a worker's clock": (engine_clock.NO_LIMIT, clock.NO_LIMIT),
     "a clock that is not known": (engine_clock.NOT_KNOWN, clock.NOT_KNOWN),
     "bytes of the secret": (siphash.KEY_BYTES, ids.SECRET_BYTES),
-    "bytes of a page's fence": (page.HASH_BYTES, bloom._FENCE_BYTES),
     "bytes of a piece's checksum": (snapshot._CRC.size, values.CRC.size),
     "parts of an id in the value": (pointers.MOST_POINTERS, dedup.MOST_VALUE_PARTS),
 }
@@ -48,5 +49,4 @@ def test_keys_of_ids_are_those_that_the_modules_of_ids_name() -> None:
         if name.endswith(("_KEY", "_KIND")) and isinstance(value, bytes)
     }
 
-    # What earlier versions wrote is under a key of its own, and is removed before anything reads it.
-    assert named - {ids.EARLIER_PAGE_KIND, bloom.ENTRY_KIND} <= set(values.OF_IDS) | {values.ORIGIN_KEY}
+    assert named <= set(values.OF_IDS) | {values.ORIGIN_KEY}

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import struct
 from dataclasses import astuple, replace
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -31,26 +31,14 @@ from processor.pipeline.hop_kinds import FirstHopKind, HopKind
 from processor.pipeline.hops import FirstHop, Hop, hops, route_definition
 from processor.pipeline.ports import OpenPartition, RouteTopics, Topics, new_position
 from processor.pipeline.slot_pipeline import SlotPipeline
-from processor.state.ids.runs import Runs
 from processor.state.kv.store import MemoryStore
 from processor.state.restore import restore
 from processor.state.table import Table
 from processor.wire.encode import Encoder
-from processor.wire.repartition import take_off
 from schemas.changelog.backfill import BackfillProgress
-from schemas.changelog.bloom import (
-    RUN_KIND,
-    BloomSnapshot,
-    KeptFilter,
-    KeptRun,
-    piece_key,
-    run_key,
-    run_name,
-    run_page_key,
-)
+from schemas.changelog.bloom import BloomSnapshot, KeptFilter, piece_key
 from schemas.changelog.clock import NO_LIMIT, ClockTrace
 from schemas.changelog.ids import (
-    IDS_KEY,
     IdState,
     block_number,
     decode_place,
@@ -61,9 +49,8 @@ from schemas.changelog.ids import (
     page_number,
 )
 from schemas.changelog.marks import IndexMark, MarkTags
-from schemas.changelog.position import NO_ENDS, NO_TOPIC, LocalMark, Origin, OutputEnds, Position
+from schemas.changelog.position import NO_TOPIC, LocalMark, Origin, OutputEnds, Position
 from schemas.changelog.topic_ids import TopicId, TopicIds
-from schemas.changelog.values import POSITION_KEY, sealed
 from schemas.changelog.watermark import (
     ScopeValue,
     block_key,
@@ -77,7 +64,6 @@ from schemas.changelog.watermark import (
     watermark_key,
 )
 from schemas.config import InsertIdDedup, Settings
-from tests.golden.make import ARCHIVE, DEDUP
 from tests.support.judges.id_state import ListedChangelog
 from tests.support.judges.ids import read_snapshot
 from tests.support.wire import batches
@@ -90,16 +76,26 @@ if TYPE_CHECKING:
     from processor.judges.judge import Judge
     from schemas.config.pipeline import Pipeline
 
-FILE = ARCHIVE.with_name("bytes.json")
+FILE = Path(__file__).parents[2] / "golden" / "bytes.json"
 Golden = dict[str, list[str]]
 
 # ---------------------------------------------------------------- single values
 
 STATE_ID, MEANING, SECRET = b"state id 16 byte", b"definition 16 by", bytes(range(16))
-OLD_POSITION = Position(120, 100, 0xDEADBEEF, MEANING, STATE_ID, 4)
 TOPICS = TopicIds(*(TopicId(bytes([n]) * 16, 0xC0FFEE00 + n) for n in range(5)))
-NAMED_POSITION = replace(OLD_POSITION, topics=TOPICS, application="clicks", pipeline="é.route")
-POSITION = replace(NAMED_POSITION, ends=OutputEnds(90, -1, 7), since_ms=1_700_000_000_000)
+POSITION = Position(
+    120,
+    100,
+    0xDEADBEEF,
+    MEANING,
+    STATE_ID,
+    4,
+    TOPICS,
+    "clicks",
+    "é.route",
+    OutputEnds(90, -1, 7),
+    1_700_000_000_000,
+)
 WITH_VERDICTS = replace(POSITION, verdicts=TopicId(b"\x09" * 16, 0xC0FFEE09))
 INDEX_MARK = IndexMark(
     1_700_000_001_000, 1_700_000_000_000, 120, OutputEnds(90, -1, 7), MarkTags(1, 2, 0, 2**32 - 1)
@@ -108,11 +104,9 @@ SCOPE = watermark_key(b"scope")
 TRACE = ClockTrace(7, 1_000_000, ((7, 1_000_300), (9, NO_LIMIT), (200, 999)))
 STAYING = ClockTrace(0, -1, ((0, 0), (0, -5), (1, -5)))
 IDS = IdState(SECRET, -5, 2**40, 17, TRACE)
-OLD_IDS = IdState(SECRET, -5, 2**40, 17)
 BACKFILLED_IDS = replace(IDS, backfill="archive-2024")
 PROGRESS = BackfillProgress("archive-2024", MEANING, 2**33, 4)
 SNAPSHOT = BloomSnapshot(70, 12, (KeptFilter(-1, 0, 5, 3), KeptFilter(4, 2, 6, 8)))
-RUN = KeptRun(9, 8, 7, 6, 65, bytes(range(32)), bytes(range(8)), bytes(range(16)))
 
 
 class Value(NamedTuple):
@@ -136,23 +130,6 @@ def named(key: bytes, number: object, decode: Callable[[bytes], object]) -> Valu
 
 
 VALUES = {
-    # Nothing writes versions 1 and 2 of a position, and 1 of the ids, any more.
-    "position, version 1": Value(
-        OLD_POSITION,
-        sealed(POSITION_KEY, struct.pack(">BHqqI16s16s", 1, 4, 120, 100, 0xDEADBEEF, MEANING, STATE_ID)),
-        Position.decode,
-    ),
-    "position, version 2": Value(
-        NAMED_POSITION,
-        sealed(
-            POSITION_KEY,
-            struct.pack(">BHqqI16s16s", 2, 4, 120, 100, 0xDEADBEEF, MEANING, STATE_ID)
-            + TOPICS.encode()
-            + b"\x06clicks\x08"
-            + "é.route".encode(),
-        ),
-        Position.decode,
-    ),
     "mark": Value(INDEX_MARK, INDEX_MARK.encode(), IndexMark.decode),
     "position": Value(POSITION, POSITION.encode(), Position.decode),
     "position, with verdicts": Value(WITH_VERDICTS, WITH_VERDICTS.encode(), Position.decode),
@@ -166,6 +143,7 @@ VALUES = {
     "scope": scope(ScopeValue(12)),
     "scope, epoch": scope(ScopeValue(12, 3)),
     "scope, epoch and run": scope(ScopeValue(12, 3, 5)),
+    "scope, epochs without order": scope(ScopeValue(12, run=5, epochs=(b"e" * 16, bytes(16)))),
     "scope, ring": scope(ScopeValue(12, None, None, 65, (2**63 + 1, 5))),
     "local mark": Value(LocalMark(77, STATE_ID), LocalMark(77, STATE_ID).encode(), LocalMark.decode),
     "block of scopes": Value(
@@ -181,9 +159,6 @@ VALUES = {
     "blocks of scopes": Value((3, 9), encode_blocks(3, 9), decode_blocks),
     "clock trace": Value(TRACE, TRACE.encode(), ClockTrace.decode),
     "clock trace, limits that stay": Value(STAYING, STAYING.encode(), ClockTrace.decode),
-    "ids, version 1": Value(
-        OLD_IDS, sealed(IDS_KEY, struct.pack(">B16sqQQ", 1, SECRET, -5, 2**40, 17)), IdState.decode
-    ),
     "ids": Value(IDS, IDS.encode(), IdState.decode),
     "ids, backfilled": Value(BACKFILLED_IDS, BACKFILLED_IDS.encode(), IdState.decode),
     "progress of a backfill": Value(PROGRESS, PROGRESS.encode(), BackfillProgress.decode),
@@ -191,7 +166,6 @@ VALUES = {
         66, encode_place(id_place_key(9), 66), lambda data: decode_place(id_place_key(9), data)
     ),
     "snapshot of filters": Value(SNAPSHOT, SNAPSHOT.encode(), BloomSnapshot.decode),
-    "run of ids": Value(RUN, RUN.encode(run_key(-3, 4)), lambda data: KeptRun.decode(run_key(-3, 4), data)),
     "key of a scope": named(SCOPE, SCOPE, bytes),
     "key of a block of scopes": named(block_key(5), 5, lambda key: int.from_bytes(key[2:], "big")),
     "key of a block of scopes, backfilled": named(
@@ -201,11 +175,9 @@ VALUES = {
     "key of a page of ids": named(id_page_key(2**40), 2**40, page_number),
     "key of a place of ids": named(id_place_key(2**40), 2**40, page_number),
     "key of a piece of a filter": named(piece_key(-3, 2, 1), piece_key(-3, 2, 1), bytes),
-    "key of a run": named(run_key(-3, 4), (-3, 4), run_name),
-    "key of a page of a run": named(run_page_key(-3, 4, 1), run_page_key(-3, 4, 1), bytes),
 }
 
-# ---------------------------------------------------------------- blocks, filters and runs
+# ---------------------------------------------------------------- blocks and filters
 
 BLOCK_KEY = id_block_key(7)
 COUNT = 200
@@ -221,8 +193,6 @@ TOLD_APART = replace(
     collision=NUMBER >= COUNT - 60,
 )
 """With fingerprints; the last ones are collisions."""
-CLOSED = 190
-"""Of them these are in a bucket of their own, which is closed when the next one begins."""
 
 
 def columns_of(rows: IdRows) -> list[object]:
@@ -240,14 +210,25 @@ def filled() -> Filter:
     return one
 
 
-def run_of_a_bucket() -> dict[bytes, bytes | None]:
-    runs = Runs(100)
-    runs.take(ROWS, np.where(NUMBER < CLOSED, -3, -2), -3)
-    return runs.changes()
-
-
 # ---------------------------------------------------------------- pipelines
 
+_IDS = {"mode": "insert-id", "id": [{"from": "header", "name": "id"}], "window": "10m"}
+_BLOOM = {"bucket": "2m", "expected_per_bucket": 100}
+DEDUP: dict[str, dict[str, Any]] = {
+    "plain": {"mode": "watermark", "sequence": {"from": "header", "name": "n", "format": "int64"}},
+    "keyed": {
+        "mode": "watermark",
+        "scope": "key",
+        "sequence": {"from": "header", "name": "seq", "format": "int64"},
+        "epoch": {"from": "header", "name": "epoch", "format": "int32"},
+        "reorder_window": 8,
+    },
+    "exact": _IDS,
+    "refreshed": {**_IDS, "refresh": True},
+    "unconfirmed": {**_IDS, "backend": "bloom", "bloom": {**_BLOOM, "false_positive_rate": 1e-12}},
+    "routed": {**_IDS, "window": "7d", "route": "by-id"},
+}
+"""``[pipelines.dedup]`` by pipeline."""
 
 START_MS = 1_735_689_600_000
 NOW_MS = START_MS + 60_000
@@ -370,9 +351,6 @@ def written() -> Golden:
     found["block of ids"] = [block().hex()]
     found["block of ids, with fingerprints"] = [block(TOLD_APART).hex()]
     found["pieces of a filter"] = [piece.hex() for piece in snapshot.write(filled())]
-    found["run of a bucket"] = [
-        f"{key.hex()} {(value or b'').hex()}" for key, value in run_of_a_bucket().items()
-    ]
     for name, hop in HOPS.items():
         meaning = route_definition(hop, 3) if isinstance(hop, FirstHop) else mode_of(hop.pipeline).definition()
         found[f"{name} definition"] = [meaning.hex()]
@@ -382,25 +360,15 @@ def written() -> Golden:
 
 
 GOLDEN: Golden = json.loads(FILE.read_text()) if FILE.exists() else {}
-BARE = {f"{topic}, without words": topic for topic in ("internal:0", "internal:1")}
-"""What builds before route words have written, and nobody writes any more, by what is written now."""
-ENDLESS = {
-    f"{name} {kept}, without ends": f"{name} {kept}"
-    for name in (*JUDGED, "routed.route")
-    for kept in ("changelog", "local")
-}
-"""What builds have written whose positions did not say where outputs ended, by what is written now."""
-
 
 # ---------------------------------------------------------------- the claims
 
 
 def test_every_case_is_golden() -> None:
-    assert GOLDEN.keys() - BARE.keys() - ENDLESS.keys() == written().keys()
-    assert GOLDEN.keys() >= BARE.keys() | ENDLESS.keys()
+    assert GOLDEN.keys() == written().keys()
 
 
-@pytest.mark.parametrize("case", [case for case in GOLDEN if case not in BARE | ENDLESS])
+@pytest.mark.parametrize("case", GOLDEN)
 def test_the_golden_bytes_are_written(case: str) -> None:
     assert written()[case] == GOLDEN[case]
 
@@ -409,39 +377,6 @@ def test_the_golden_bytes_are_written(case: str) -> None:
 def test_the_golden_bytes_of_a_value_are_read(case: str) -> None:
     (golden,) = GOLDEN[case]
     assert VALUES[case].decode(bytes.fromhex(golden)) == VALUES[case].meaning
-
-
-@pytest.mark.parametrize("case", BARE)
-def test_records_on_their_way_are_read_as_earlier_builds_have_written_them(case: str) -> None:
-    old, new = on_their_way(case), on_their_way(BARE[case])
-    assert [each[:2] for each in old] == [each[:2] for each in new]
-    assert not any(words for *_, words in old)
-    assert all(words for *_, words in new)
-
-
-@pytest.mark.parametrize("case", ENDLESS)
-def test_a_state_of_before_there_were_ends_differs_by_its_positions_only(case: str) -> None:
-    old, new = pairs_of(case), pairs_of(ENDLESS[case])
-    assert len(old) == len(new)
-    for (key, was), (same, value) in zip(old, new, strict=True):
-        assert key == same
-        if key != POSITION_KEY:
-            assert was == value
-            continue
-        position = Position.decode(value)
-        assert Position.decode(was) == replace(position, ends=NO_ENDS)
-        assert position.ends != NO_ENDS
-
-
-def on_their_way(case: str) -> list[tuple[list[Any], list[int], list[int]]]:
-    """Return the records of each batch of an internal topic, and what they carried."""
-    found = []
-    for data in map(bytes.fromhex, GOLDEN[case]):
-        for piece in batches.DECODER.pieces(chunk(data)):
-            refs = take_off(piece)
-            items = piece.columns.items(np.arange(len(piece.columns)))
-            found.append((items, refs.source.tolist(), refs.word.tolist()))
-    return found
 
 
 def test_the_golden_block_and_its_pages_are_read() -> None:
@@ -462,32 +397,20 @@ def test_the_golden_block_with_fingerprints_is_read_and_its_collisions_have_page
     assert first.tolist()[0] == TOLD_APART.first + COUNT - 60
 
 
-def test_the_golden_filter_and_run_know_their_ids() -> None:
+def test_the_golden_filter_knows_its_ids() -> None:
     (read,) = read_snapshot(map(bytes.fromhex, GOLDEN["pieces of a filter"]))
     one = filled()
     assert (read.bucket, read.order, read.ids, read.each, read.bits) == (-3, 1, 30, one.each, one.bits)
     assert read.words.tolist() == one.words.tolist()
-    stored = dict(pairs_of("run of a bucket"))
-    runs = Runs(100)
-    for key, value in stored.items():
-        if key.startswith(RUN_KIND):
-            runs.load(key, value)
-    found = runs.look_up(np.full(CLOSED, -3), HASH[:CLOSED], lambda keys: [stored[each] for each in keys])
-    assert found.known.all()
-    assert found.owner.tolist() == ROWS.owner[:CLOSED].tolist()
-    assert found.reading_ms.tolist() == ROWS.reading_ms[:CLOSED].tolist()
 
 
-@pytest.mark.parametrize("age", ["", ", without ends"], ids=["now", "without ends"])
 @pytest.mark.parametrize("local", [True, False], ids=["local", "changelog"])
 @pytest.mark.parametrize("name", JUDGED)
-def test_a_judge_that_is_restored_from_golden_state_passes_nothing_again(
-    name: str, age: str, *, local: bool
-) -> None:
+def test_a_judge_that_is_restored_from_golden_state_passes_nothing_again(name: str, *, local: bool) -> None:
     changelog, store, judge = ListedChangelog(), MemoryStore(), judge_of(HOPS[name].pipeline)
-    changelog.rows = list(pairs_of(f"{name} changelog{age}"))
+    changelog.rows = list(pairs_of(f"{name} changelog"))
     if local:
-        store.write(dict(pairs_of(f"{name} local{age}")))
+        store.write(dict(pairs_of(f"{name} local")))
     table = Table(store, judge.log)
 
     position = asyncio.run(restore(table, changelog, 60, lambda _done, _total: None))

@@ -94,7 +94,7 @@ def test_a_record_of_a_later_version_is_refused_as_such() -> None:
     ("lists", "text"),
     [
         ({"skipped": ints(6), "quarantined": ints(5), "faults": codes(3)}, "in quarantine is not skipped"),
-        ({"skipped": ints(5), "quarantined": ints(5), "faults": codes(12)}, "a fault that"),
+        ({"skipped": ints(5), "quarantined": ints(5), "faults": codes(len(FAULTS))}, "a fault that"),
         ({"collided": ints(5), "actions": codes(4)}, "an action that"),
         ({"collided": ints(5), "actions": codes(Action.DROP)}, "what has become of its offset"),
         ({"skipped": ints(5), "collided": ints(5), "actions": codes(Action.PASS)}, "what has become of"),

@@ -9,23 +9,11 @@ import pytest
 
 from processor.engine.ids.bloom import snapshot as bloom_snapshot
 from processor.engine.verdict import Verdict
-from processor.errors import RebuildError, StopError
+from processor.errors import StopError
 from processor.state.ids import offset_index, snapshots
-from processor.state.ids import runs as ids_runs
 from processor.state.kv.store import MemoryStore
 from processor.state.restore import restore
-from schemas.changelog.bloom import (
-    ENTRY_KIND,
-    PIECE_KIND,
-    RUN_KIND,
-    RUN_PAGE_KIND,
-    SNAPSHOT_KEY,
-    BloomSnapshot,
-    KeptFilter,
-    KeptRun,
-    run_name,
-    run_pages_before,
-)
+from schemas.changelog.bloom import PIECE_KIND, SNAPSHOT_KEY, BloomSnapshot, KeptFilter
 from schemas.changelog.ids import ID_BLOCK_KIND, ID_PAGE_KIND, IDS_KEY
 from schemas.changelog.values import CorruptStateError
 from tests.support.judges.id_state import NOW_MS, Came, IdPartition
@@ -33,13 +21,9 @@ from tests.support.judges.id_state import NOW_MS, Came, IdPartition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from processor.engine.receipts import IdGrounds
-
 HOUR_MS = 3_600_000
 EACH = 100
 """Ids of a commit."""
-RUN_IDS = 250
-BOTH = pytest.mark.parametrize("confirm", [True, False], ids=["confirmed", "unconfirmed"])
 
 
 @pytest.fixture(autouse=True)
@@ -49,9 +33,6 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(snapshots, "BYTES_A_COMMIT", 2048)
     monkeypatch.setattr(snapshots, "LEAST_IDS", 0)
     monkeypatch.setattr(offset_index, "ENTRY_IDS", EACH)
-    # Of two commits and a half, written in two or three portions.
-    monkeypatch.setattr(ids_runs, "LEAST_IDS", RUN_IDS)
-    monkeypatch.setattr(ids_runs, "MOST_IDS", RUN_IDS)
 
 
 def ids(start: int, stop: int, timestamp: int = NOW_MS) -> list[Came]:
@@ -62,16 +43,14 @@ def verdicts(partition: IdPartition, some: list[Came]) -> set[int]:
     return set(partition.take(some).verdict.tolist())
 
 
-def begun(
-    *, confirm: bool, window_ms: int = HOUR_MS, rate: float = 1e-12, refresh: bool = False, **more: Any
-) -> IdPartition:
-    options = {"bucket": 1, "expected_per_bucket": 500, "false_positive_rate": rate, "confirm": confirm, **more}
+def begun(*, window_ms: int = HOUR_MS, rate: float = 1e-12, refresh: bool = False, **more: Any) -> IdPartition:
+    options = {"bucket": 1, "expected_per_bucket": 500, "false_positive_rate": rate, **more}
     return IdPartition(window=window_ms, backend="bloom", bloom=options, refresh=refresh)
 
 
-def filled(*, confirm: bool, commits: int = 8, window_ms: int = HOUR_MS, bucket: int = HOUR_MS) -> IdPartition:
+def filled(*, commits: int = 8, window_ms: int = HOUR_MS, bucket: int = HOUR_MS) -> IdPartition:
     """Return a partition with an empty commit, as each begins, and some of ids, a millisecond apart."""
-    partition = begun(confirm=confirm, window_ms=window_ms, bucket=bucket)
+    partition = begun(window_ms=window_ms, bucket=bucket)
     partition.commit()
     for number in range(commits):
         partition.take(ids(EACH * number, EACH * (number + 1), NOW_MS + number))
@@ -85,17 +64,6 @@ def kept(partition: IdPartition, kind: bytes) -> list[bytes]:
 
 def snapshot(partition: IdPartition) -> BloomSnapshot:
     return BloomSnapshot.decode(partition.store.get(SNAPSHOT_KEY) or b"")
-
-
-def runs(partition: IdPartition) -> list[KeptRun]:
-    return [KeptRun.decode(key, value) for key, value in partition.store.items(RUN_KIND)]
-
-
-def needed(partition: IdPartition) -> int:
-    """Return the first changelog offset that a restart needs."""
-    blocks = partition.changelog.offsets(ID_BLOCK_KIND)
-    since = max((run.since for run in runs(partition)), default=1)
-    return min(snapshot(partition).changelog_offset, blocks[(since - 1) // EACH])
 
 
 def test_a_snapshot_is_what_was_written() -> None:
@@ -113,11 +81,10 @@ def test_a_snapshot_is_what_was_written() -> None:
                 BloomSnapshot.decode(wrong)
 
 
-@BOTH
 @pytest.mark.parametrize("refresh", [False, True], ids=["kept", "renewed"])
-def test_restarts_do_not_raise_the_rate(confirm: bool, refresh: bool) -> None:  # noqa: FBT001 - parameters
+def test_restarts_do_not_raise_the_rate(refresh: bool) -> None:  # noqa: FBT001 - a parameter
     # What was written of a filter after its last snapshot counts: it would be filled a second time.
-    bloom = {"bucket": HOUR_MS, "expected_per_bucket": 2000, "false_positive_rate": 0.01, "confirm": confirm}
+    bloom = {"bucket": HOUR_MS, "expected_per_bucket": 2000, "false_positive_rate": 0.01}
     partition = IdPartition(window=HOUR_MS, refresh=refresh, backend="bloom", bloom=bloom)
     partition.commit()
     for number in range(240):
@@ -131,28 +98,20 @@ def test_restarts_do_not_raise_the_rate(confirm: bool, refresh: bool) -> None:  
     assert 0 < rate < 0.01
 
 
-@BOTH
-def test_ids_stand_in_the_changelog_in_blocks_and_locally_in_runs_or_not_at_all(
-    confirm: bool,  # noqa: FBT001 - a parameter
-) -> None:
-    partition = filled(confirm=confirm)
+def test_ids_stand_in_the_changelog_in_blocks_and_locally_not_at_all() -> None:
+    partition = filled()
     assert len(partition.changelog.offsets(ID_BLOCK_KIND)) == 8
-    # The third is being written.
-    assert [run.ids for run in runs(partition)] == ([RUN_IDS, RUN_IDS] if confirm else [])
-    assert bool(kept(partition, RUN_PAGE_KIND)) == confirm
     assert not kept(partition, ID_PAGE_KIND)
     assert kept(partition, PIECE_KIND)
 
 
-@BOTH
-def test_a_restart_reads_filters_and_runs_from_the_disk_and_of_the_changelog_what_they_lack(
-    confirm: bool,  # noqa: FBT001 - a parameter
+def test_a_restart_reads_filters_from_the_disk_and_of_the_changelog_what_they_lack(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    partition = filled(confirm=confirm)
-    # The snapshot lags: it takes several commits. Runs do too.
+    partition = filled()
+    # The snapshot lags: it takes several commits.
     assert 1 < snapshot(partition).next_number < 1 + 8 * EACH
-    first = needed(partition) if confirm else snapshot(partition).changelog_offset
+    first = snapshot(partition).changelog_offset
     assert first > partition.changelog.offsets(ID_BLOCK_KIND)[3]
     # All in front of it can be deleted: it is not read again.
     for at in range(first):
@@ -163,50 +122,15 @@ def test_a_restart_reads_filters_and_runs_from_the_disk_and_of_the_changelog_wha
     assert "anew" not in caplog.text
 
 
-def test_ids_that_are_in_no_run_and_not_in_the_changelog_are_missed(caplog: pytest.LogCaptureFixture) -> None:
-    partition = filled(confirm=True)
-    first = needed(partition)
-    held = partition.changelog.rows[first]
-    partition.changelog.rows[first] = None
-    with pytest.raises(StopError, match="are not there"):
-        partition.open()
-    # The local state was not believed; neither is a changelog that lacks a block.
-    assert "nor in the changelog" in caplog.text or "are in no run" in caplog.text
-    partition.changelog.rows[first] = held
-    partition.open()
-    assert verdicts(partition, ids(0, 8 * EACH)) == {Verdict.DUPLICATE}
-
-
-def test_a_kill_in_the_middle_of_a_run_loses_no_id(caplog: pytest.LogCaptureFixture) -> None:
-    partition = begun(confirm=True, bucket=HOUR_MS)
-    partition.commit()
-    seen = 0
-    for number in range(12):
-        partition.take(ids(EACH * number, EACH * (number + 1)))
-        partition.commit()
-        begun_runs = {key[len(RUN_PAGE_KIND) : -4] for key in kept(partition, RUN_PAGE_KIND)}
-        if len(begun_runs) == len(runs(partition)):
-            continue
-        seen += 1
-        partition.open()
-        assert partition.judge.size()[0] == EACH * (number + 1)
-        assert verdicts(partition, ids(0, EACH * (number + 1))) == {Verdict.DUPLICATE}
-    assert seen > 1
-    # Each id came into one run, once.
-    assert {run.ids for run in runs(partition)} == {RUN_IDS}
-    assert "anew" not in caplog.text
-
-
-@BOTH
-def test_a_restart_counts_no_id_twice(confirm: bool) -> None:  # noqa: FBT001 - a parameter
-    partition = filled(confirm=confirm)
+def test_a_restart_counts_no_id_twice() -> None:
+    partition = filled()
     for _ in range(3):
         partition.open()
         assert partition.judge.size()[0] == 8 * EACH
 
 
 def test_ids_that_are_renewed_again_and_again_take_no_more_room_after_a_restart() -> None:
-    bloom = {"bucket": HOUR_MS, "expected_per_bucket": 500, "confirm": True}
+    bloom = {"bucket": HOUR_MS, "expected_per_bucket": 500}
     partition = IdPartition(window=HOUR_MS, backend="bloom", bloom=bloom, refresh=True)
     for number in range(30):
         partition.take(ids(0, EACH, NOW_MS + number))
@@ -214,17 +138,13 @@ def test_ids_that_are_renewed_again_and_again_take_no_more_room_after_a_restart(
     assert partition.judge.size()[0] == EACH
     partition.open(MemoryStore())
     assert partition.judge.size()[0] == EACH
-    judged = partition.take(ids(0, EACH, NOW_MS))
-    assert judged.expires_ms is not None
-    assert set(judged.expires_ms.tolist()) == {NOW_MS + 29 + HOUR_MS}
+    assert verdicts(partition, ids(0, EACH)) == {Verdict.DUPLICATE}
 
 
-@BOTH
 def test_pieces_of_a_filter_that_is_not_finished_say_nothing(
-    confirm: bool,  # noqa: FBT001 - a parameter
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    partition = filled(confirm=confirm, commits=1)
+    partition = filled(commits=1)
     (end,) = partition.changelog.offsets(ID_BLOCK_KIND)
     assert snapshot(partition).changelog_offset <= end
     assert len(kept(partition, PIECE_KIND)) == 2
@@ -233,16 +153,8 @@ def test_pieces_of_a_filter_that_is_not_finished_say_nothing(
     assert "anew" not in caplog.text
 
 
-@BOTH
-def test_what_is_of_a_bucket_that_is_dropped_is_deleted_locally_and_in_the_changelog(
-    confirm: bool,  # noqa: FBT001 - a parameter
-) -> None:
-    partition = filled(confirm=confirm, window_ms=2, bucket=1)
-    live = {NOW_MS + 5, NOW_MS + 6, NOW_MS + 7}
-    assert {run_name(key)[0] for key in kept(partition, RUN_KIND)} <= live
-    begin, end = run_pages_before(NOW_MS + 5)
-    assert not any(begin <= key < end for key in kept(partition, RUN_PAGE_KIND))
-    assert bool(kept(partition, RUN_PAGE_KIND)) == confirm
+def test_what_is_of_a_bucket_that_is_dropped_is_deleted_locally_and_in_the_changelog() -> None:
+    partition = filled(window_ms=2, bucket=1)
     first = PIECE_KIND + (NOW_MS + 5 + 2**63).to_bytes(8, "big")
     assert all(key >= first for key in kept(partition, PIECE_KIND))
     assert partition.trim()
@@ -253,9 +165,9 @@ def test_what_is_of_a_bucket_that_is_dropped_is_deleted_locally_and_in_the_chang
 
 
 def test_what_is_of_a_bucket_that_lives_is_not_deleted() -> None:
-    partition = filled(confirm=True, window_ms=3, bucket=1)
-    oldest = NOW_MS + 5
-    assert oldest in {run_name(key)[0] for key in kept(partition, RUN_KIND)}
+    partition = filled(window_ms=3, bucket=1)
+    oldest = PIECE_KIND + (NOW_MS + 5 + 2**63).to_bytes(8, "big")
+    assert any(key.startswith(oldest) for key in kept(partition, PIECE_KIND))
     assert verdicts(partition, ids(5 * EACH, 8 * EACH, NOW_MS)) == {Verdict.DUPLICATE}
 
 
@@ -277,14 +189,12 @@ def lose_the_state(store: MemoryStore) -> None:
     store.write({IDS_KEY: None})
 
 
-@BOTH
 @pytest.mark.parametrize("damage", [lose_a_piece, flip_a_piece, flip_the_snapshot, lose_the_state])
 def test_a_local_state_that_is_not_whole_is_found_at_the_start_and_read_anew(
-    confirm: bool,  # noqa: FBT001 - a parameter
     damage: Callable[[MemoryStore], None],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    partition = filled(confirm=confirm)
+    partition = filled()
     assert snapshot(partition).filters
     assert isinstance(partition.store, MemoryStore)
     damage(partition.store)
@@ -294,58 +204,19 @@ def test_a_local_state_that_is_not_whole_is_found_at_the_start_and_read_anew(
 
 
 def test_a_lost_snapshot_is_made_again_from_the_changelog(caplog: pytest.LogCaptureFixture) -> None:
-    partition = filled(confirm=True)
+    partition = filled()
     partition.store.write({SNAPSHOT_KEY: None})
     partition.open()
     assert verdicts(partition, ids(0, 8 * EACH)) == {Verdict.DUPLICATE}
     assert "corrupt" not in caplog.text
 
 
-@pytest.mark.parametrize("harm", ["cut", "flipped", "gone", "another's"])
-def test_a_page_that_goes_bad_is_no_reason_for_a_verdict(harm: str, caplog: pytest.LogCaptureFixture) -> None:
-    partition = filled(confirm=True)
-    (key, value), (_, other) = list(partition.store.items(RUN_PAGE_KIND))[:2]
-    flipped = value[:-1] + bytes([value[-1] ^ 1])
-    partition.store.write(
-        {key: {"cut": value[:-1], "flipped": flipped, "gone": None, "another's": other}[harm]}
-    )
-    with pytest.raises(RebuildError, match="local state"):
-        partition.take(ids(0, 8 * EACH))
-    assert "corrupt" in caplog.text
-    partition.open()
-    assert verdicts(partition, ids(0, 8 * EACH)) == {Verdict.DUPLICATE}
-
-
-@pytest.mark.parametrize("cut", [True, False])
-def test_a_run_that_is_not_whole_is_found_at_the_start(
-    cut: bool,  # noqa: FBT001 - a parameter
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    partition = filled(confirm=True)
-    key, value = next(iter(partition.store.items(RUN_KIND)))
-    partition.store.write({key: value[:-1] if cut else value[:40] + bytes([value[40] ^ 1]) + value[41:]})
-    partition.open()
-    assert "reading it again" in caplog.text
-    assert verdicts(partition, ids(0, 8 * EACH)) == {Verdict.DUPLICATE}
-
-
-def test_a_run_that_is_lost_is_found_by_the_ids_that_are_in_none(caplog: pytest.LogCaptureFixture) -> None:
-    partition = filled(confirm=True)
-    last = list(partition.store.items(RUN_KIND))[-1][0]
-    partition.store.write({last: None})
-    partition.open()
-    assert verdicts(partition, ids(0, 8 * EACH)) == {Verdict.DUPLICATE}
-    assert "corrupt" not in caplog.text
-
-
-@BOTH
 @pytest.mark.parametrize("disk", [True, False])
 def test_a_second_restore_of_the_same_table_is_as_the_first(
-    confirm: bool,  # noqa: FBT001 - a parameter
     disk: bool,  # noqa: FBT001 - a parameter
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    partition = filled(confirm=confirm)
+    partition = filled()
     if not disk:
         partition.open(MemoryStore())
     asyncio.run(restore(partition.table, partition.changelog, 60, lambda _done, _total: None))
@@ -355,19 +226,15 @@ def test_a_second_restore_of_the_same_table_is_as_the_first(
     assert verdicts(partition, ids(0, 8 * EACH)) == {Verdict.DUPLICATE}
 
 
-@BOTH
-def test_a_block_that_is_missing_in_between_is_refused(confirm: bool) -> None:  # noqa: FBT001 - a parameter
-    partition = filled(confirm=confirm)
+def test_a_block_that_is_missing_in_between_is_refused() -> None:
+    partition = filled()
     partition.changelog.rows[partition.changelog.offsets(ID_BLOCK_KIND)[2]] = None
     with pytest.raises(StopError, match="are not there"):
         partition.open(MemoryStore())
 
 
-@BOTH
-def test_a_changelog_in_which_ids_of_living_buckets_are_deleted_is_refused(
-    confirm: bool,  # noqa: FBT001 - a parameter
-) -> None:
-    partition = filled(confirm=confirm)
+def test_a_changelog_in_which_ids_of_living_buckets_are_deleted_is_refused() -> None:
+    partition = filled()
     partition.changelog.start = partition.changelog.offsets(ID_BLOCK_KIND)[1]
     with pytest.raises(StopError, match="The local state has them"):
         partition.open()
@@ -375,11 +242,8 @@ def test_a_changelog_in_which_ids_of_living_buckets_are_deleted_is_refused(
         partition.open(MemoryStore())
 
 
-@BOTH
-def test_a_changelog_that_ends_before_what_is_known_is_refused_where_the_snapshot_lags_too(
-    confirm: bool,  # noqa: FBT001 - a parameter
-) -> None:
-    partition = filled(confirm=confirm)
+def test_a_changelog_that_ends_before_what_is_known_is_refused_where_the_snapshot_lags_too() -> None:
+    partition = filled()
     at = snapshot(partition).changelog_offset
     assert at < len(partition.changelog.rows) - 2
     del partition.changelog.rows[-2:]
@@ -387,31 +251,8 @@ def test_a_changelog_that_ends_before_what_is_known_is_refused_where_the_snapsho
         partition.open()
 
 
-def owners(judged: IdGrounds) -> list[int]:
-    assert judged.owner is not None
-    found: list[int] = judged.owner.tolist()
-    return found
-
-
-def test_the_owner_is_that_of_the_last_time_it_passed_whatever_other_buckets_filters_say() -> None:
-    partition = begun(confirm=True, window_ms=1000, rate=0.49, bucket=999)
-    first = (NOW_MS // 999 - 5) * 999
-    for number, at in enumerate((first, first + 999)):
-        partition.take(ids(2000 * number, 2000 * (number + 1), at))
-        partition.commit()
-    times = partition.judge.take_clock_stats()
-    # Of 2,000 ids of the first bucket some 200 are in the second one's filters too.
-    assert times.false_positive_rate is not None
-    assert times.false_positive_rate > 0.1
-    assert owners(partition.take(ids(0, 4000, first + 999))) == list(range(4000))
-    assert verdicts(partition, ids(4000, 6000, first + 999)) == {Verdict.PASS}
-
-
-@BOTH
-def test_the_rate_that_is_shown_is_that_of_the_bits_that_are_set(
-    confirm: bool,  # noqa: FBT001 - a parameter
-) -> None:
-    partition = begun(confirm=confirm, rate=0.01, bucket=HOUR_MS)
+def test_the_rate_that_is_shown_is_that_of_the_bits_that_are_set() -> None:
+    partition = begun(rate=0.01, bucket=HOUR_MS)
     rates = []
     for number in range(5):
         partition.take(ids(EACH * number, EACH * (number + 1)))
@@ -422,16 +263,17 @@ def test_the_rate_that_is_shown_is_that_of_the_bits_that_are_set(
     assert 0 < rates[0] < 0.001 < rates[-1] < 0.01
 
 
-def test_without_confirmation_nobody_knows_owner_or_expiry() -> None:
-    partition = filled(confirm=False)
+def test_nobody_knows_owner_or_expiry() -> None:
+    partition = filled()
     judged = partition.take(ids(0, EACH))
-    assert set(owners(judged)) == {-1}
+    assert judged.owner is not None
+    assert set(judged.owner.tolist()) == {-1}
     rows = [row for row in partition.changelog.rows if row is not None and row[0].startswith(ID_BLOCK_KIND)]
     assert sum(len(value or b"") for _, value in rows) < 8 * EACH * 18
 
 
 def test_a_reset_takes_over_an_id_that_filters_have_renewed_again_and_again() -> None:
-    partition = begun(confirm=True, bucket=HOUR_MS, refresh=True)
+    partition = begun(bucket=1, refresh=True)
     partition.now_ms += HOUR_MS
     partition.commit()
     # One id comes with each commit: more often than an index has places for one hash.
@@ -444,15 +286,5 @@ def test_a_reset_takes_over_an_id_that_filters_have_renewed_again_and_again() ->
     assert judged.verdict.tolist() == [Verdict.DUPLICATE, Verdict.DUPLICATE, Verdict.PASS]
     assert judged.owner is not None
     assert judged.expires_ms is not None
-    assert judged.owner.tolist() == [0, 15, -1]
+    assert judged.owner.tolist() == [0, 0, -1]
     assert judged.expires_ms.tolist()[:2] == [NOW_MS + 400 + HOUR_MS] * 2
-
-
-def test_the_entries_of_an_earlier_build_are_thrown_away_and_their_ids_are_known() -> None:
-    partition = filled(confirm=True)
-    entry = ENTRY_KIND + bytes(24)
-    partition.store.write({entry: bytes(16)})
-    partition.open()
-    assert partition.store.get(entry) is None
-    assert verdicts(partition, ids(0, 8 * EACH, NOW_MS + 8)) == {Verdict.DUPLICATE}
-    assert verdicts(partition, ids(8 * EACH, 9 * EACH, NOW_MS + 8)) == {Verdict.PASS}

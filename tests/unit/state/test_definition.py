@@ -14,13 +14,14 @@ from schemas.config import Settings
 
 CLICKS = (Path(__file__).parents[3] / "examples" / "clicks.toml").read_text(encoding="utf-8")
 IDS = {"mode": "insert-id", "id": [{"from": "header", "name": "id"}], "window": "1h"}
-SEQUENCES = {
+SEQUENCES: dict[str, Any] = {
     "mode": "watermark",
     "scope": "key",
     "reorder_window": 8,
     "sequence": {"from": "header", "name": "seq", "format": "int64"},
 }
 EPOCH = {"from": "header", "name": "epoch", "format": "int64"}
+BOOT = {"from": "header", "name": "epoch", "order": "change"}
 
 
 def meaning(dedup: dict[str, Any]) -> dict[str, Any]:
@@ -37,9 +38,13 @@ def meaning(dedup: dict[str, Any]) -> dict[str, Any]:
         (IDS, {"id": [{"from": "key"}]}, "id"),
         (IDS, {"time": "arrival"}, "time"),
         (IDS, {"backend": "bloom"}, "backend"),
+        (IDS, {"json": "lenient"}, "json"),
+        (SEQUENCES, {"framing": "registry"}, "framing"),
         (SEQUENCES, {"reorder_window": 9}, "reorder_window"),
         (SEQUENCES, {"scope": "header:producer"}, "scope"),
         (SEQUENCES, {"epoch": EPOCH}, "epoch"),
+        (SEQUENCES | {"epoch": EPOCH}, {"epoch": BOOT}, "epoch"),
+        (SEQUENCES, {"sequence": SEQUENCES["sequence"] | {"wraps": 256}}, "sequence"),
         (SEQUENCES, {"sequence": {"from": "header", "name": "other", "format": "text"}}, "sequence"),
     ],
 )
@@ -52,6 +57,10 @@ def test_each_key_that_means_something_makes_another_definition_and_is_named(
     said = changes_since(tmp_path, definition_of(before), now)
     assert f"{key} was " in said
     assert " and is " in said
+
+
+def test_how_json_is_read_makes_no_other_definition_where_it_is_as_always() -> None:
+    assert meaning(IDS | {"json": "strict", "framing": "auto"}) == meaning(IDS)
 
 
 def test_a_copy_of_another_definition_says_nothing(tmp_path: Path) -> None:

@@ -13,11 +13,10 @@ from processor.engine.ids.block import decode_pages
 from processor.engine.verdict import Verdict
 from processor.errors import RebuildError, StopError
 from processor.state.changelog import read_head
-from processor.state.ids import id_log, offset_index
+from processor.state.ids import exact_log, offset_index
 from processor.state.kv.store import MemoryStore
 from processor.state.restore import restore
 from schemas.changelog.ids import (
-    EARLIER_PAGE_KIND,
     ID_BLOCK_KIND,
     ID_PAGE_KIND,
     IDS_KEY,
@@ -120,7 +119,7 @@ def test_a_changelog_that_takes_no_id_at_all_is_named() -> None:
 
 
 def test_pages_of_expired_ids_are_deleted_from_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(id_log, "ERASED_IDS", EACH)
+    monkeypatch.setattr(exact_log, "ERASED_IDS", EACH)
     partition = filled(window_ms=1)
     assert page_number(pages(partition)[0][0]) > 3 * EACH
     partition.open()
@@ -167,13 +166,8 @@ def misname(number: int) -> Callable[[MemoryStore], None]:
     return damage
 
 
-def write_as_earlier_builds_did(store: MemoryStore) -> None:
-    for key, page in list(store.items(ID_PAGE_KIND)):
-        store.write({key: None, EARLIER_PAGE_KIND + key[len(ID_PAGE_KIND) :]: page})
-
-
 DAMAGES = [cut, flip, swap, lose(0), lose(3), lose(-1), lose_state, age_state]
-DAMAGES += [misname(0), misname(2**64 - 1), write_as_earlier_builds_did]
+DAMAGES += [misname(0), misname(2**64 - 1)]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

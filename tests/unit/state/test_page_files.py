@@ -1,4 +1,4 @@
-"""Pages in files of their own: what a crash, a bad disk, a full one and an earlier build leave."""
+"""Pages in files of their own: what a crash, a bad disk and a full one leave."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rocksdict import Options, Rdict
 
 from processor.errors import RebuildError
 from processor.state.home import sizes
-from processor.state.kv import page_files, rocks
+from processor.state.kv import page_files
 from processor.state.kv.page_records import PageRecord, sorted_pages
 from processor.state.kv.rocks import LATE, PAGES_FOLDER, RocksStore, open_store, peek
 from processor.state.kv.store import CorruptStoreError, StoreError
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[3]
 PAGE = bytes(range(250)) * 16
 HOUR_MS = 3_600_000
-BLOOM = {"backend": "bloom", "bloom": {"bucket": HOUR_MS, "expected_per_bucket": 5_000, "confirm": True}}
 IDS = 2_000
 
 
@@ -237,12 +236,10 @@ def duplicates(partition: IdPartition) -> int:
     return sum(1 for verdict in partition.take(ids(range(IDS))).verdict if verdict)
 
 
-@pytest.mark.parametrize("bloom", [{}, BLOOM], ids=["exact", "bloom"])
 def test_flipped_bits_of_pages_decide_nothing_and_the_state_is_read_anew(
-    tmp_path: Path, bloom: dict[str, object], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr("processor.state.ids.runs.LEAST_IDS", 500)
-    partition = filled(tmp_path, **bloom)
+    partition = filled(tmp_path)
     assert duplicates(partition) == IDS
     for file in files(tmp_path):
         spoil(file)
@@ -356,73 +353,17 @@ def test_a_folder_that_is_taken_away_while_it_is_used_is_corruption(
 # ---------------------------------------------------------------- who else opens the folder
 
 
-def earlier(folder: Path, late: dict[bytes, bytes]) -> None:
-    """Write a store as builds before page files did."""
+def test_a_store_of_before_the_release_is_thrown_away(tmp_path: Path) -> None:
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.create_missing_column_families(True)
-    db = Rdict(str(folder), options, column_families={"late": Options(raw_mode=True)})
+    db = Rdict(str(tmp_path), options, column_families={"late": Options(raw_mode=True)})
     db.put(b"a", b"1")
-    family = db.get_column_family("late")
-    for key, value in late.items():
-        family.put(key, value)
-    family.close()
     db.close()
-
-
-def test_pages_that_an_earlier_build_had_in_rocksdb_are_moved(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rocks, "MOVED_PAGES", 3)
-    there = {id_page_key(number): b"%d" % number for number in range(10)}
-    earlier(tmp_path, there)
-    for _ in range(2):
-        store, damage = open_store(tmp_path)
-        assert (dict(store.items(b"")), damage) == ({b"a": b"1", **there}, None)
-        store.close()
-    assert Rdict.list_cf(str(tmp_path)) == ["default", "pages"]
-    assert [file.read_bytes() for file in files(tmp_path)] == [b"0123456789"]
-
-
-def test_pages_whose_move_was_cut_short_are_moved_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rocks, "MOVED_PAGES", 3)
-    there = {id_page_key(number): b"%d" % number for number in range(10)}
-    earlier(tmp_path, there)
-    write = RocksStore.write
-    written: list[object] = []
-
-    def once(store: RocksStore, changes: dict[bytes, bytes | None]) -> None:
-        if written:
-            raise OSError(28, "No space left on device")
-        written.append(changes)
-        write(store, changes)
-
-    monkeypatch.setattr(RocksStore, "write", once)
-    with pytest.raises(StoreError, match="No space left"):
-        open_store(tmp_path)
-    monkeypatch.setattr(RocksStore, "write", write)
     store, damage = open_store(tmp_path)
-    assert (dict(store.items(b"")), damage) == ({b"a": b"1", **there}, None)
+    assert list(store.items(b"")) == []
+    assert damage is not None
     store.close()
-
-
-def test_a_state_of_an_earlier_build_without_pages_is_gone_on_with(tmp_path: Path) -> None:
-    earlier(tmp_path, {})
-    for _ in range(2):
-        store, damage = open_store(tmp_path)
-        assert (list(store.items(b"")), damage) == ([(b"a", b"1")], None)
-        store.close()
-    assert Rdict.list_cf(str(tmp_path)) == ["default", "pages"]
-
-
-def test_an_earlier_build_throws_a_store_with_page_files_away(tmp_path: Path) -> None:
-    store = RocksStore(tmp_path)
-    store.write({id_page_key(1): b"one", b"a": b"1"})
-    store.close()
-    with pytest.raises(Exception, match=r"^Invalid argument: Column families not opened"):
-        Rdict(str(tmp_path), Options(raw_mode=True), column_families={"late": Options(raw_mode=True)})
 
 
 def test_a_value_of_a_store_in_use_can_be_looked_at_and_nothing_in_its_folder_changes(tmp_path: Path) -> None:

@@ -9,16 +9,20 @@ import pytest
 
 from processor.engine.watermark.scope_table import ScopeTable
 from processor.errors import RebuildError, StopError
+from processor.kafka.client import TopicPartition
 from processor.state import restore as restoring
 from processor.state.changelog import ChangelogBounds
 from processor.state.kv.store import CorruptStoreError, MemoryStore
 from processor.state.restore import restore
 from processor.state.scope_log import ScopeLog
 from processor.state.table import Table
+from processor.wire.decode import Decoder
 from processor.wire.encode import EncodedBatch
 from schemas.changelog.position import LocalMark, Origin, Position
 from schemas.changelog.values import BLOCK_KIND, LOCAL_KEY, ORIGIN_KEY, POSITION_KEY
 from schemas.changelog.watermark import ScopeValue, encode_watermark, watermark_key
+from seqmark.in_memory.cluster import MemoryCluster
+from seqmark.in_memory.ports import MemoryChangelog, Wire
 from tests.support.judges.scopes import columns_of
 
 if TYPE_CHECKING:
@@ -157,6 +161,15 @@ def test_what_stands_before_an_origin_is_of_an_earlier_state_and_forgotten() -> 
         store = MemoryStore()
         assert written(Table(store), FakeChangelog(log)) == position(4, OTHER)
         assert holds(store, 4, 2, len(log), OTHER)
+
+
+def test_of_two_resets_that_are_read_at_once_the_last_one_counts() -> None:
+    gone = watermark_key(b"a scope that the state after the second reset does not have")
+    first: Entry = {**(ORIGIN or {}), gone: encode_watermark(gone, 3), **(commit(10, 7) or {})}
+    second: Entry = {**(ORIGIN or {}), **(commit(4, 2, OTHER) or {})}
+    store = MemoryStore()
+    assert written(Table(store), FakeChangelog([first, second, MARKER])) == position(4, OTHER)
+    assert holds(store, 4, 2, 3, OTHER)
 
 
 def test_a_local_state_of_before_a_reset_is_read_anew_from_the_origin_on() -> None:
@@ -485,3 +498,11 @@ def test_a_scope_that_is_not_whole_in_the_changelog_stops_the_worker() -> None:
     entry[watermark_key(b"a")] = b"\2" + bytes(13)
     with pytest.raises(StopError, match="fails its checksum"):
         restored(scoped(MemoryStore()), FakeChangelog([entry]))
+
+
+def test_the_model_reads_no_changelog_from_where_it_does_not_begin_any_more() -> None:
+    cluster, tp = MemoryCluster(), TopicPartition("clicks-changelog", 3)
+    cluster.log(*tp).delete_before(6)
+    changelog = MemoryChangelog(cluster, tp, Decoder(), Wire())
+    with pytest.raises(RebuildError, match="begins at 6, and 5 was asked for"):
+        asyncio.run(anext(changelog.columns(5, 7)))

@@ -6,9 +6,6 @@ import pytest
 
 from tests.support.judges.id_state import NOW_MS, Came, IdPartition
 
-BACKENDS = pytest.mark.parametrize(
-    "backend", [{}, {"backend": "bloom", "bloom": {"expected_per_bucket": 100}}], ids=["exact", "bloom"]
-)
 TOLD_APART = {"window": 1000, "fingerprint": {"of": "bytes"}}
 SET_ASIDE_BYTES = 8_400_000
 
@@ -21,11 +18,8 @@ def variants(partition: IdPartition) -> int | None:
     return partition.judge.take_clock_stats().variants
 
 
-@BACKENDS
-def test_variants_are_counted_from_an_ids_first_collision_on_and_over_a_restart(
-    backend: dict[str, object],
-) -> None:
-    partition = IdPartition(**TOLD_APART, **backend)
+def test_variants_are_counted_from_an_ids_first_collision_on_and_over_a_restart() -> None:
+    partition = IdPartition(**TOLD_APART)
     partition.take([*came(1, 1, 1), *came(2, 1)])
     partition.commit()
     assert variants(partition) == 0

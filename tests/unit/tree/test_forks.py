@@ -74,14 +74,14 @@ def test_a_signal_ends_it_and_it_alone(tmp_path: Path, *, fresh: bool) -> None:
 
 
 def test_what_is_read_by_the_imports_has_an_interpreter_of_its_own(tmp_path: Path) -> None:
-    for variable, forked in (("SEQMARK_FAULT_STEP", True), ("SEQMARK_TEST_RUN_IDS", False), ("TERM", False)):
+    for variable, forked in (("SEQMARK_FAULT_STEP", True), ("SEQMARK_TEST_PLACE_IDS", False), ("TERM", False)):
         process = forks.start("--help", folder=tmp_path, stdout=tmp_path / "said", env={variable: "1"})
         assert isinstance(process, forks.Fork) is forked, variable
         assert process.wait(30) == 0
 
 
 def test_and_so_has_what_a_test_has_set_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SEQMARK_TEST_RUN_IDS", "100")
+    monkeypatch.setenv("SEQMARK_TEST_PLACE_IDS", "100")
     process = forks.start("--help", folder=tmp_path, stdout=tmp_path / "said")
     assert not isinstance(process, forks.Fork)
     assert process.wait(30) == 0

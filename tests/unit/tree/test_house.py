@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.unit.tree.house import ALLOWED, LINES, LONG, ROOT, RULES, House, problems, table
+from tests.unit.tree.house import ALLOWED, BUDGETS, LINES, LONG, ROOT, RULES, House, problems, table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +37,7 @@ ASKS = STATEMENT + "def asks(a):\n    return isinstance(a, (int, InsertIdDedup))
 CASES = {
     "folder_width": [MANY, {f"{path}/a.md": "" for path in map("tests/unit/{}".format, range(21))}],
     "module_size": [{"schemas/long.py": STATEMENT + "\n" * LINES}],
+    "room_budget": [{"tests/unit/long.py": STATEMENT + "\n" * BUDGETS["tests"]}],
     "import_cycles": [
         {"processor/judges/__init__.py": STATEMENT + "def later():\n    import processor.engine.clock\n"},
         {

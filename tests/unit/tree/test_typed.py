@@ -35,6 +35,7 @@ AS_TYPED = {
         "tests/broker/inspection/test_explain_page.py"
         "::test_the_page_shows_what_the_command_prints_and_its_other_commands_run"
     ),
+    "docs/commands/audit.md": f"{_FIRST_LINES}the_page_on_init_and_of_the_readme_run",
     "docs/commands/init.md": f"{_FIRST_LINES}the_page_on_init_and_of_the_readme_run",
     "docs/commands/read.md": _PROOFS,
     "docs/commands/simulate.md": f"{_FIRST_LINES}the_page_on_simulate_run",

@@ -56,11 +56,10 @@ COUNTS = {
     "quarantine": (13, 6, 2, 5, 4),
     "drop": (13, 6, 6, 1, 4),
 }
-BLOOM = {"bucket": "5m", "expected_per_bucket": 100}
 
 
 @pytest.mark.parametrize("action", ACTIONS)
-@pytest.mark.parametrize("keys", [{}, {"bloom": BLOOM}, {"bloom": BLOOM, "refresh": True}])
+@pytest.mark.parametrize("keys", [{}, {"refresh": True}])
 def test_what_is_right_is_proved_and_counted(action: str, keys: dict[str, Any]) -> None:
     rules = collision_rules(action, **keys)
     for piece in (1, 4, 100):

@@ -147,3 +147,13 @@ def test_memory_does_not_grow_with_how_much_is_wrong() -> None:
     assert report.given_up
     # 180 MB of junk; the buffers of four decoders are 64 MiB of address space each.
     assert peak < 4 * 2**26 + 64e6
+
+
+def test_new_records_that_are_dropped_by_the_rules_are_no_violation_and_are_counted() -> None:
+    resent = numbered(1)._replace(value=b"value 1")
+    topics = Topics.of([*(numbered(n) for n in range(6)), resent, numbered(2, b"lap 2"), numbered(3, b"lap 2")])
+    report = compared(topics, piece=2)
+    assert report.ok, details(report)
+    assert (report.duplicates, report.dropped_looked_at, report.dropped_unseen) == (3, 3, 2)
+    assert report.unseen_at == [7, 8]
+    assert compared(stream()).dropped_unseen == 0

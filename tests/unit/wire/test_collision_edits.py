@@ -9,16 +9,20 @@ import numpy as np
 import pytest
 
 from processor.engine.collision_edits import CollisionEditor, CollisionRows, Renamer, Tagger
-from processor.engine.extract.ids import HeaderPart, IdExtractor, KeyPart, ValuePart
+from processor.engine.extract.ids import IdExtractor
+from processor.engine.extract.json_matches import AUTO, JsonRules
+from processor.engine.extract.normalise import Normal
+from processor.engine.extract.parts import HeaderPart, KeyPart, ValuePart
 from processor.wire.encode import Encoder
 from processor.wire.quarantine import too_large_as_collisions
 from tests.support.wire import batches
 from tests.support.wire.batches import Header, Record, by_hand, chunk
 
 if TYPE_CHECKING:
-    from processor.engine.extract.ids import Part
+    from processor.engine.extract.parts import Part
 
 SECRET = bytes(range(16))
+RULES = JsonRules(lenient=True, framing=AUTO)
 NEW = "NEW"
 """Stands for the new id in what is expected."""
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -28,7 +32,7 @@ KEPT = b"seqmark.original_id"
 def edited(came: Record, parts: list[Part], editor: CollisionEditor) -> Record:
     """Return a record as the sink gets it as a collision with the record at offset 17 of partition 3."""
     (piece,) = batches.DECODER.pieces(chunk(by_hand([came])))
-    ids = IdExtractor(parts, SECRET).extract(piece.columns)
+    ids = IdExtractor(parts, SECRET, rules=RULES).extract(piece.columns)
     assert ids.fault.tolist() == [0]
     ids = ids._replace(fingerprint=np.array([7], np.uint64))
     edits = editor.edits(piece.columns, ids, CollisionRows(np.arange(1), np.array([3]), np.array([17])))
@@ -43,7 +47,7 @@ def renamed(
     value: bytes | None, headers: tuple[Header, ...], to: HeaderPart | ValuePart, keep: str | None
 ) -> Record:
     """Return a renamed record, with `NEW` for its new id."""
-    record = edited(Record(0, 1, b"k", value, headers), [to], Renamer([to], to, keep, SECRET))
+    record = edited(Record(0, 1, b"k", value, headers), [to], Renamer([to], to, keep, SECRET, RULES))
     assert record[:3] == (0, 1, b"k")
     texts = [value for _, value in record.headers] if isinstance(to, HeaderPart) else [record.value]
     (new,) = {found for text in texts for found in _UUID.findall((text or b"").decode(errors="replace"))}
@@ -93,6 +97,18 @@ def test_a_string_of_the_value_is_renamed(
     assert found.headers == (*own, *((KEPT, text.encode()) for text in headers))
 
 
+@pytest.mark.parametrize("before", [b"\0\0\0\0\x0c", b"\xef\xbb\xbf", b"\0\0\0\0\x0c\xef\xbb\xbf"])
+@pytest.mark.parametrize("keep", [None, "/was"])
+def test_what_stands_before_and_behind_a_renamed_value_and_is_no_text_keeps_its_bytes(
+    before: bytes, keep: str | None
+) -> None:
+    value = before + b'{"id":"a","n":NaN,"t":"\xe9"%s} \0'
+    found = renamed(value % b"", (), ValuePart("/id"), keep)
+    kept = b',"was":"a"' if keep else b""
+    assert found.value == (value % kept).replace(b'"a"', b'"NEW"', 1)
+    assert found.headers == (() if keep else ((KEPT, b"a"),))
+
+
 def test_lengths_that_nobody_changes_stay_as_long_as_they_were_written() -> None:
     # The key's length, the value's and that of a header's name take two bytes where one would do.
     key, value, name = b"\x82\x00k", b"\x84\x00{}", b"\x84\x00id"
@@ -109,6 +125,18 @@ def test_lengths_that_nobody_changes_stay_as_long_as_they_were_written() -> None
     kept = batches.sized(KEPT) + batches.sized(b"a")
     body = b"\x00\x00\x00" + key + value + b"\x04" + name + batches.sized(new) + kept
     assert bytes(batch.payload) == batches.varint(len(body)) + body
+
+
+def test_an_id_that_is_kept_with_its_escapes_has_room_though_another_part_is_read_anew() -> None:
+    escaped = b"\\u0041" * 200
+    (piece,) = batches.DECODER.pieces(
+        chunk(by_hand([Record(0, 1_000, b"k", b'{"id":"%s"}' % escaped, ((b"h", b"X"),))]))
+    )
+    to = ValuePart("/id")
+    parts: list[Part] = [to, HeaderPart(b"h", Normal.LOWER)]
+    ids = IdExtractor(parts, SECRET).extract(piece.columns)
+    grown = Renamer(parts, to, "/old", SECRET).most_growth(ids)
+    assert grown[0] >= len(escaped) + len('"old":""')
 
 
 def test_what_is_far_below_the_limit_is_not_edited_to_find_out() -> None:

@@ -152,6 +152,7 @@ def test_a_record_that_only_fits_compressed_does_so_beside_one_that_came_as_it_i
     fault = np.full(2, Fault.KEY_MISSING, np.uint8)
     out = quarantine_batches(piece, np.arange(2), fault, QuarantineText.of({}, b"t:0:"), 700)
     assert [(batch.codec, batch.count) for batch in out] == [(batches.NONE, 1), (batches.ZSTD, 1)]
+    assert [record.value for record in read(out)] == [b"plain", bytes(5_000)]
 
 
 def test_a_record_is_read_with_its_headers_in_order_and_their_nulls() -> None:

@@ -1,1 +1,1 @@
-"""The Bloom backend: a filter per bucket of time, and sorted runs that confirm its hits."""
+"""The Bloom backend: a filter per bucket of time, and no ids."""

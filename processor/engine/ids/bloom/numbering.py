@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from processor.engine.ids.block import IdRows
     from processor.engine.ids.bloom.filter import Filter
     from processor.engine.ids.bloom.window import BloomWindow
-    from processor.engine.ids.collisions import Collisions
     from processor.engine.ids.page import Pages
 
 
@@ -32,11 +31,14 @@ class BloomNumbering:
     Attributes:
         window: The filters.
         begun: By living bucket, a number below which none of its ids is.
+        collisions: None: filters keep no fingerprints, so nobody tells the records of an id apart.
         floor: All ids below this number are of buckets that are dropped, as of the last commit.
 
     Args:
         window: Empty.
     """
+
+    collisions = None
 
     def __init__(self, window: BloomWindow) -> None:
         self.window = window
@@ -53,21 +55,13 @@ class BloomNumbering:
         self._forget()
 
     @property
-    def collisions(self) -> Collisions | None:
-        """The variants of ids that collided; None: nobody tells them apart."""
-        return self.window.collisions
-
-    @property
     def next_number(self) -> int:
         """The number of the next id that is remembered, those that are staged counted."""
-        return self._next + self.window.staged_count
+        return self._next + self.window.staged.count
 
     def staged(self) -> IdRows:
-        """Return the ids that the next commit remembers; without confirmation nobody asks for their owners."""
-        rows = self.window.staged_rows(self._next)
-        if not self.window.confirm:
-            rows.owner[:] = 0
-        return rows
+        """Return the ids that the next commit remembers."""
+        return self.window.staged_rows(self._next)
 
     def commit(self, pages: Pages | None, clock_ms: int, sweep: int = 0) -> None:
         """Take the staged ids as committed, and drop the buckets that are outside the window.
@@ -78,7 +72,7 @@ class BloomNumbering:
             ValueError: Ids are staged, and no pages are given.
         """
         del sweep
-        if pages is None and self.window.staged_count:
+        if pages is None and self.window.staged.count:
             raise ValueError("staged ids are committed without a block that they stand in")
         if pages is None:
             self.window.expire(clock_ms)
@@ -95,7 +89,7 @@ class BloomNumbering:
             ValueError: Its numbers lie below those taken over before, or something is staged.
         """
         del pages
-        if self.window.staged_count:
+        if self.window.staged.count:
             raise ValueError("a block cannot be taken over while ids are staged")
         if rows.first < self._next:
             raise ValueError(f"a block begins at number {rows.first}, expected {self._next} or more")
@@ -103,14 +97,6 @@ class BloomNumbering:
             self.floor = rows.first
         self._note(rows)
         self._next = rows.first + len(rows)
-        for run in rows.runs():
-            if self.collisions is not None and run.collision[0]:
-                self.collisions.restore(run)
-            else:
-                self._take(run)
-
-    def _take(self, rows: IdRows) -> None:
-        """Put committed ids into filters."""
         hashes, reading_ms = rows.hash, rows.reading_ms
         if self.window.refresh:
             # An id that was renewed in its bucket a hundred times has a hundred rows, and needs room for one.
@@ -133,17 +119,10 @@ class BloomNumbering:
         self._next = number
         self.floor = min(self.begun.values(), default=number)
 
-    def take_variants(self, rows: IdRows) -> None:
-        """Take committed variants over whose numbers are known."""
-        assert self.collisions is not None  # noqa: S101 - there would be none
-        self.collisions.restore(rows)
-        self._note(rows)
-        self._expire(self._clock_ms)
-
     def _note(self, rows: IdRows) -> None:
-        """Note in which buckets committed rows are; variants are taken over before ids of lower numbers."""
+        """Note in which buckets committed rows are."""
         for bucket in np.unique(rows.reading_ms // self.window.bucket_ms).tolist():
-            self.begun[bucket] = min(rows.first, self.begun.get(bucket, rows.first))
+            self.begun.setdefault(bucket, rows.first)
 
     def _expire(self, clock_ms: int) -> None:
         self._clock_ms = clock_ms

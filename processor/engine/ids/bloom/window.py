@@ -16,11 +16,10 @@ has k = log2(1/p) bits of an id, m = n k / -ln(1 - p^(1/k)) = n ln(1/p) / (ln 2)
 eight live filters p = 9.4e-11: 48.1 bits, 6.01 bytes per id, of which the division takes 0.6.
 
 An id of the open transaction is in no filter yet, for a bit cannot be taken back: it is kept beside, as it is,
-until `commit`. With ``confirm`` somebody looks hits up, and the verdict is exact; without it a hit is a
-duplicate.
+until `commit`.
 
-Invariant: without ``confirm`` an id is remembered until its bucket is dropped, at most one bucket too long;
-which ids are committed, and when, does not show in any verdict.
+Invariant: an id is remembered until its bucket is dropped, at most one bucket too long; which ids are
+committed, and when, does not show in any verdict.
 """
 
 from __future__ import annotations
@@ -31,12 +30,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.engine.ids import collisions
 from processor.engine.ids.block import IdRows
 from processor.engine.ids.bloom.filter import NOWHERE, Filter, mixed_bits
-from processor.engine.ids.bloom.memtable import BloomLookup, HashedIds, find_slot
+from processor.engine.ids.bloom.staged import READING, ROUTE, HashedIds, find_slot
 from processor.engine.ids.clock import NEVER
-from processor.engine.ids.collisions import Collisions
 from processor.engine.ids.judgement import IdJudgement
 from processor.engine.ids.page import NO_ROUTES, NONE
 from processor.engine.jit import Int, kernel
@@ -44,8 +41,7 @@ from processor.engine.jit import Int, kernel
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from processor.engine.ids.bloom.memtable import HashedColumns
-    from processor.engine.ids.collisions import Fingerprints
+    from processor.engine.ids.bloom.staged import HashedColumns
     from processor.engine.ids.judgement import IdColumns
 
 FIRST_SHARE = 0.75
@@ -54,8 +50,6 @@ FIRST_SHARE = 0.75
 FIRST_FURTHER = 4
 """The first further filter is for a quarter of the expected ids: being wrong by little costs little."""
 FEWEST_IDS = 64
-FEW, MANY = 3, 5
-"""Columns of what is kept of a staged id, without and with fingerprints and route words."""
 CLEANED = 262_144
 """Words of the next filter that are zeroed with each commit: 2 MiB, below 5 ms even as new memory."""
 
@@ -69,8 +63,6 @@ class BloomWindow:
         expected_per_bucket: Ids that a bucket's first filter is sized for.
         false_positive_rate: Promised of a look-up over the whole window.
         refresh: Whether a duplicate renews its id.
-        confirm: Whether hits are looked up.
-        fingerprints: Whether records of one id are told apart by theirs, which takes ``confirm``.
     """
 
     def __init__(
@@ -81,19 +73,13 @@ class BloomWindow:
         false_positive_rate: float,
         *,
         refresh: bool = False,
-        confirm: bool = True,
-        fingerprints: bool = False,
     ) -> None:
-        if fingerprints and not confirm:
-            raise ValueError("without confirmation nobody knows the fingerprint of an id")
         self.window_ms = window_ms
         self.bucket_ms = bucket_ms
         self.expected = max(expected_per_bucket, FEWEST_IDS)
         self.most_live = -(-window_ms // bucket_ms) + 1
         self.bucket_rate = false_positive_rate / self.most_live
         self.refresh = refresh
-        self.confirm = confirm
-        self.collisions = Collisions(window_ms) if fingerprints else None
         self.staged: HashedIds
         self._routed: bool
         self.clear()
@@ -105,20 +91,12 @@ class BloomWindow:
         self._spare: NDArray[np.uint64] = np.zeros(0, np.uint64)
         self._clean = 0
         self._stage_nothing()
-        if self.collisions is not None:
-            self.collisions.clear()
 
     @property
     def size_bytes(self) -> int:
         """Bytes of all arrays."""
         sizes = [each.words.nbytes for each in self.filters]
-        variants = 0 if self.collisions is None else self.collisions.size_bytes
-        return sum(sizes) + variants + self._spare.nbytes + self.staged.size_bytes
-
-    @property
-    def staged_count(self) -> int:
-        """How many rows the next commit writes, of ids and of variants."""
-        return self.staged.count + (0 if self.collisions is None else self.collisions.staged_count)
+        return sum(sizes) + self._spare.nbytes + self.staged.size_bytes
 
     @property
     def ids(self) -> int:
@@ -134,17 +112,10 @@ class BloomWindow:
         """Return the first reading at which no id of a bucket is inside the window."""
         return (bucket + 1) * self.bucket_ms - 1 + self.window_ms
 
-    def first_live(self, clock_ms: int) -> int:
-        """Return the lowest bucket of which an id can be inside the window at this reading."""
-        return (clock_ms - self.window_ms + 1) // self.bucket_ms
-
     # ---------------------------------------------------------------- a chunk
 
     def look_up(self, records: IdColumns) -> NDArray[np.int64]:
-        """Return int64[n]: the latest live bucket that a record's id may be in, or `NOWHERE`.
-
-        With ``confirm`` those that are somewhere have to be looked up.
-        """
+        """Return int64[n]: the latest live bucket that a record's id may be in, or `NOWHERE`."""
         hit = np.full(records.skip.size, NOWHERE, np.int64)
         mixed = mixed_bits(records.hash)
         for each in sorted(self.filters, key=lambda each: -each.bucket):
@@ -153,77 +124,51 @@ class BloomWindow:
             each.find(records.hash, mixed, records.skip, stop, hit)
         return hit
 
-    def judge(
-        self,
-        records: IdColumns,
-        hit: NDArray[np.int64],
-        found: BloomLookup | None = None,
-        prints: Fingerprints | None = None,
-    ) -> IdJudgement:
+    def judge(self, records: IdColumns, hit: NDArray[np.int64]) -> IdJudgement:
         """Judge records in order, and stage what is remembered.
 
         Args:
             records: Of a chunk.
             hit: What `look_up` returned for them, nothing having been committed since.
-            found: With ``confirm``: what is known of the hits; rows that are none are not read.
-            prints: The records' fingerprints, see `Collisions.prints`; None: there are none.
-
-        Raises:
-            ValueError: With ``confirm`` and without ``found``, or the other way round.
         """
-        if self.confirm != (found is not None):
-            raise ValueError("hits are looked up with confirm, and only then")
         self._routed &= records.route.size == records.skip.size
         if records.route.size and not self.staged.count:
-            self.staged = HashedIds(MANY)
-        elif self.staged.table.info.shape[1] == FEW:
+            self.staged = HashedIds(routed=True)
+        elif not self.staged.routed:
             records = records._replace(route=NO_ROUTES)
         judged = IdJudgement.begun(records.fault)
-        known = BloomLookup.nothing(0) if found is None else found
-        rules = self.window_ms, self.bucket_ms, self.refresh, self.confirm
         staged = self.staged
         staged.reserve(records.skip.size)
-        given = records, *rules, hit, known
-        staged.count = int(_judge(*given, staged.table, staged.count, judged, prints))
+        given = records, self.window_ms, self.bucket_ms, self.refresh, hit
+        staged.count = int(_judge(*given, staged.table, staged.count, judged.verdict))
         return judged
 
     # ---------------------------------------------------------------- a transaction
 
     def staged_rows(self, first: int) -> IdRows:
-        """Return what the next commit remembers, from a number on: ids, then variants of some.
-
-        Owners count with ``confirm``.
-        """
+        """Return what the next commit remembers, from a number on; nobody asks for owners, which are 0."""
         count = self.staged.count
         info = self.staged.table.info[:count]
-        owner, reading_ms = info[:, :2].T.copy()
         hashes, none = self.staged.table.hash[:count].copy(), np.full(count, NONE, np.int64)
-        rows = IdRows(first, hashes, owner, reading_ms, none)
-        if self._routed and info.shape[1] > FEW:
-            rows = replace(rows, route=info[:, 4].astype(np.uint16))
-        if self.collisions is None:
-            return rows
-        told = replace(rows, fingerprint=info[:, 3].astype(np.uint64), collision=np.zeros(count, np.bool_))
-        return self.collisions.behind(told, routed=self._routed)
+        rows = IdRows(first, hashes, np.zeros(count, np.int64), info[:, READING].copy(), none)
+        if self._routed and self.staged.routed:
+            rows = replace(rows, route=info[:, ROUTE].astype(np.uint16))
+        return rows
 
     def commit(self, clock_ms: int) -> None:
         """Put the staged ids into their buckets' filters, and drop the buckets that are outside the window."""
         _, hashes, info = self.staged.table
-        lacking = np.flatnonzero(info[: self.staged.count, 2])
-        self.restore(hashes[lacking], info[lacking, 1], clock_ms)
+        count = self.staged.count
+        self.restore(hashes[:count], info[:count, READING], clock_ms)
         self._prepare()
         self._stage_nothing()
-        if self.collisions is not None:
-            self.collisions.commit(clock_ms)
 
     def drop(self) -> None:
         """Forget the staged ids, as if they had never been judged."""
         self._stage_nothing()
-        if self.collisions is not None:
-            self.collisions.drop()
 
     def _stage_nothing(self) -> None:
-        self.staged = HashedIds(FEW if self.collisions is None else MANY)
+        self.staged = HashedIds()
         # Whether the route words are known of all that is staged.
         self._routed = True
 
@@ -306,76 +251,37 @@ def _judge(
     window: Int,
     bucket: Int,
     refresh: bool,
-    confirm: bool,
     hit: NDArray[np.int64],
-    found: BloomLookup,
     staged: HashedColumns,
     count: Int,
-    judged: IdJudgement,
-    prints: Fingerprints | None,
+    verdict: NDArray[np.uint8],
 ) -> Int:
     """Judge rows in order, and stage what is remembered, ``count`` being staged; returns how many are then.
 
-    The info of a staged id: owner, reading, 1 where the reading's bucket lacks it, its fingerprint and its
-    route word where there are any. Compiled with and without fingerprints. What is skipped stays as it is, and
-    without ``confirm`` owner and expiry of all.
+    What is staged its reading's bucket lacks. What is skipped stays as it is.
     """
-    hashes, _, skip, offset, reading, route = records
+    hashes, _, skip, _, reading, route = records
     slots, ours, info = staged
-    verdict, owner, expires = judged
-    remembered, owners, readings, printed = found
     for row in range(hashes.shape[0]):
         if skip[row]:
             continue
         first, second = hashes[row, 0], hashes[row, 1]
         now = reading[row]
-        if (
-            prints is not None
-            and collisions.may_have(prints.variants, first)
-            and collisions.judge(prints, row, first, second, window, now, offset[row], refresh, judged)
-        ):
-            continue
-        at, place = find_slot(slots, ours, first, second)
-        known = False
-        whose = np.int64(-1)
-        when = np.int64(0)
-        what = np.uint64(0)
         there = hit[row]
+        known = there != NOWHERE
+        at, place = find_slot(slots, ours, first, second)
         if place >= 0:
-            whose, when = info[place, 0], info[place, 1]
-            if prints is not None:
-                what = np.uint64(info[place, 3])
-            there = when // bucket
-            # Without confirmation an id lives as long as its bucket, committed or not.
-            known = when + window > now if confirm else (there + 1) * bucket - 1 + window > now
-        elif there != NOWHERE:
-            if not confirm:
-                known = True
-            elif remembered[row]:
-                whose, when, what = owners[row], readings[row], printed[row]
-                known = when + window > now
-        if prints is not None and known and what != prints.own[row]:
-            collisions.collide(prints, row, first, second, window, now, offset[row], whose, when, what, judged)
-            continue
-        lacking = there != now // bucket
-        if not known or (refresh and (now > when if confirm else lacking)):
-            if not known:
-                whose = offset[row]
+            # An id lives as long as its bucket, committed or not.
+            there = info[place, READING] // bucket
+            known = (there + 1) * bucket - 1 + window > now
+        if not known or (refresh and there != now // bucket):
             if place < 0:
                 place = np.int64(count)
                 count += 1
                 slots[at] = place + 1
                 ours[place, 0], ours[place, 1] = first, second
-                info[place, 2] = 0
                 if route.size > 0:
-                    info[place, 4] = route[row]
-            if lacking:
-                info[place, 2] = 1
-            info[place, 0], info[place, 1] = whose, now
-            if prints is not None:
-                info[place, 3] = np.int64(prints.own[row])
-            when = now
+                    info[place, ROUTE] = route[row]
+            info[place, READING] = now
         verdict[row] = 1 if known else 0
-        if known and confirm:
-            owner[row], expires[row] = whose, when + window
     return count

@@ -1,15 +1,14 @@
 """Finds where a record stands in the clean topic, and back: by its bytes, between two places that are known.
 
 The clean topic has the order of the source, so what lies between two known places of it lies between them
-there as well. Known are: what marks say, where the run of now begins, and what was found before. A record
+there as well. Known are: what marks say, and where the run of now begins. A record
 keeps its timestamp, so nothing of it stands before the first record with that. Among records that are equal
 in all, those that passed are counted, in their order.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -52,18 +51,6 @@ class PassedForm(NamedTuple):
         return cls(action, new_id if action == "rename" else None) if action in {"tag", "rename"} else cls()
 
 
-class Asked(NamedTuple):
-    """What is asked of others while a record is looked for.
-
-    Attributes:
-        formed: In which form records that are equal to it passed.
-        marked: A narrower bracket, by marks.
-    """
-
-    formed: Formed
-    marked: Callable[[], Awaitable[Bracket]]
-
-
 MOST_ALIKE = 64
 """Records of one timestamp and key of which one may have got a new id: each is looked up."""
 NEAR = 2048
@@ -84,7 +71,6 @@ class Bracket(NamedTuple):
         clean_to: Before it stands whatever passed up to ``source_to``.
         source_to: In the source; -1: not known.
         tight: They are close to each other: marks of one second.
-        run: Names the run that it is of.
     """
 
     source_from: int
@@ -92,7 +78,6 @@ class Bracket(NamedTuple):
     clean_to: int
     source_to: int = -1
     tight: bool = False
-    run: int = 0
 
 
 @dataclass(frozen=True)
@@ -166,35 +151,6 @@ def _same(
 
 
 @dataclass
-class _Anchors:
-    """What was found already of one source partition: source offsets, rising, and where they stand."""
-
-    source: list[int] = field(default_factory=list)
-    clean: list[int] = field(default_factory=list)
-
-    def narrow(self, offset: int, bracket: Bracket) -> tuple[Bracket, int | None]:
-        """Return a narrower bracket around a source offset; and its place, where that is known."""
-        at = bisect_left(self.source, offset)
-        if at < len(self.source) and self.source[at] == offset:
-            return bracket, self.clean[at]
-        if at and self.source[at - 1] >= bracket.source_from:
-            begin = self.source[at - 1] + 1, self.clean[at - 1] + 1
-            bracket = bracket._replace(source_from=begin[0], clean_from=max(begin[1], bracket.clean_from))
-        if at < len(self.source) and self.clean[at] < bracket.clean_to:
-            bracket = bracket._replace(clean_to=self.clean[at], source_to=self.source[at])
-        return bracket, None
-
-    def put(self, offset: int, place: int) -> None:
-        """Remember where a record stands."""
-        at = bisect_left(self.source, offset)
-        if at < len(self.source) and self.source[at] == offset:
-            self.clean[at] = place
-            return
-        self.source.insert(at, offset)
-        self.clean.insert(at, place)
-
-
-@dataclass
 class CleanLog:
     """Finds records in the clean topic.
 
@@ -205,11 +161,6 @@ class CleanLog:
 
     client: Client
     log: LogReader
-    _places: dict[tuple[TopicPartition, TopicPartition, int], _Anchors] = field(default_factory=dict)
-
-    def forget(self) -> None:
-        """Forget what was found: topics may be others now."""
-        self._places.clear()
 
     async def find(
         self,
@@ -217,7 +168,7 @@ class CleanLog:
         source: TopicPartition,
         sought: Sought,
         bracket: Bracket,
-        asked: Asked,
+        formed: Formed,
     ) -> int | None:
         """Return the offset at which a record that passed stands; None: it is not there.
 
@@ -226,44 +177,21 @@ class CleanLog:
             source: The source partition; the record is retained there.
             sought: The record.
             bracket: Where it can be, at the most.
-            asked: What else may have to be known.
+            formed: Of records that are equal to it.
 
         Raises:
             StopError: Something cannot be read.
             RebuildError: The brokers do not answer.
         """
         offset = sought.record.ref.offset
-        places = self._places.setdefault((clean, source, bracket.run), _Anchors())
-        bracket, known = places.narrow(offset, bracket)
-        if known is not None:
-            return known
-        near = bracket._replace(clean_to=min(bracket.clean_to, bracket.clean_from + NEAR))
-        at = None
-        if offset - bracket.source_from <= NEAR:
-            at = await self._find(clean, source, sought, near, asked.formed)
-        if at is None:
-            marked, _ = places.narrow(offset, await asked.marked())
-            if marked.source_from >= bracket.source_from:
-                bracket = marked
-            elif marked.clean_to < bracket.clean_to:
-                bracket = bracket._replace(clean_to=marked.clean_to, source_to=marked.source_to)
-            bracket = await self._later(clean, source, sought.record.timestamp_ms, bracket, offset)
-            at = await self._find(clean, source, sought, bracket, asked.formed)
-        if at is not None:
-            places.put(offset, at)
-        return at
-
-    async def _find(
-        self, clean: TopicPartition, source: TopicPartition, sought: Sought, bracket: Bracket, formed: Formed
-    ) -> int | None:
-        """Return where a record stands within a bracket: behind its equals that passed like it before."""
-        offset = sought.record.ref.offset
+        bracket = await self._later(clean, source, sought.record.timestamp_ms, bracket, offset)
         earlier = unsure = 0
         for each in await self._equal(source, sought, bracket.source_from, offset):
             did = await formed(each)
             earlier += did == sought.form
             unsure += did is None
-        found = await self._matches(clean, sought, bracket, earlier + 1 + unsure)
+        span = bracket.clean_from, bracket.clean_to
+        found = await self.matches(clean, sought, span, earlier + 1 + unsure)
         # Where nothing says which of its equals passed, the first did, others as far as there are so many.
         return found[earlier + unsure] if earlier + unsure < len(found) else None
 
@@ -325,15 +253,13 @@ class CleanLog:
                 break
         return found[:MOST_ALIKE]
 
-    async def matches(self, clean: TopicPartition, sought: Sought, span: tuple[int, int]) -> list[int]:
-        """Return all offsets of a span of the clean topic at which a record's bytes stand."""
-        return await self._matches(clean, sought, Bracket(0, *span), 2**62)
-
-    async def _matches(self, clean: TopicPartition, sought: Sought, bracket: Bracket, most: int) -> list[int]:
+    async def matches(
+        self, clean: TopicPartition, sought: Sought, span: tuple[int, int], most: int = 2**62
+    ) -> list[int]:
+        """Return the first ``most`` offsets of a span of the clean topic at which a record's bytes stand."""
         found: list[int] = []
-        start, stop = bracket.clean_from, bracket.clean_to
-        async for some in self.log.stretches(clean, start, stop):
-            rows = islice(sought.rows(some.columns, start, stop), most - len(found))
+        async for some in self.log.stretches(clean, *span):
+            rows = islice(sought.rows(some.columns, *span), most - len(found))
             found += [int(some.columns.offset[row]) for row in rows]
             if len(found) >= most:
                 break

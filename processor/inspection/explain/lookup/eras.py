@@ -55,6 +55,11 @@ def noun(kind: str, why: str) -> str:
     return f"a {NAMES[kind]} topic {why}"
 
 
+def is_to_come(era: OutputEra | None) -> bool:
+    """Whether the pipeline has got an output since its last commit, and has written nothing to it yet."""
+    return era is not None and (era.maybe_from, era.why) == (NEVER, NOT_YET)
+
+
 @dataclass
 class EraFinder:
     """Finds the eras of the outputs of source partitions; keeps them for a while.
@@ -125,12 +130,13 @@ class EraFinder:
             found.append(PastState(self._has_taken_in(frame), elsewhere, mark.tags.source != tags.source))
         return found
 
-    def _has_taken_in(self, frame: MarkFrame) -> bool:
-        """Whether the record that a frame is around was surely taken in by its state."""
-        if frame.after is None or frame.after.since_ms != frame.since_ms:
-            return False
-        # Its first mark may be of a state that began behind the record.
-        return frame.before is not None or self.settings.worker.start == "earliest"
+    @staticmethod
+    def _has_taken_in(frame: MarkFrame) -> bool:
+        """Whether the record that a frame is around was surely taken in by its state.
+
+        What lies before a state's first mark it may have begun behind: at a backfill's cut, or after a reset.
+        """
+        return frame.before is not None and frame.after is not None and frame.after.since_ms == frame.since_ms
 
     async def mixed(self, case: SourceCase, topic: str) -> str:
         """Return what marks beside a record say of another topic that its output may be in; empty: nothing.

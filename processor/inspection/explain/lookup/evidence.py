@@ -13,10 +13,11 @@ import numpy as np
 import orjson
 
 from processor.engine.extract.id_lists import id_lists
-from processor.engine.extract.ids import IdTextForm
+from processor.engine.extract.normalise import IdTextForm
 from processor.engine.extract.routing import ROUTE_KEY
 from processor.engine.repartition import targets
 from processor.engine.verdict import Fault
+from processor.engine.watermark.serial_numbers import ahead
 from processor.inspection.explain.story import JudgedBy
 from processor.judges.factory import mode_of
 from processor.judges.ids import evidence_of, make_id_extractor
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from processor.judges.ids import IdEvidence
     from processor.judges.watermark import SequenceEvidence
     from processor.kafka.client import TopicPartition
+    from processor.wire.receipt_values import Epoch
     from schemas.config import Pipeline
 
 MOST_BACK = 2_000_000
@@ -57,13 +59,13 @@ class Carrier:
     Attributes:
         sequence: The number.
         epoch: Of the epoch, where there is one.
-        later: Higher epochs count, too.
+        later: Higher epochs count, too; where epochs have no order, any.
         scope: The scope's bytes.
-        above: Any higher number of its epoch counts, and none else: which it was nothing says.
+        above: Any higher number of its epoch counts, and all later epochs: which it was nothing says.
     """
 
     sequence: int
-    epoch: int | None
+    epoch: Epoch | None
     later: bool
     scope: bytes | None
     above: bool = False
@@ -80,7 +82,10 @@ class EvidenceReader:
         dedup = pipeline.id_dedup
         self._ids = None if dedup is None else make_id_extractor(dedup, ROUTE_KEY)
         self._judge = mode_of(pipeline).judge() if dedup is None else None
-        self._reorder_window: int = getattr(pipeline.dedup, "reorder_window", 0)
+        sequences = pipeline.sequence_dedup
+        self._reorder_window = 0 if sequences is None else sequences.reorder_window
+        self._wraps = 0 if sequences is None else sequences.wraps
+        self._changes = sequences is not None and sequences.changes
 
     def of(self, columns: Columns) -> RecordEvidence:
         """Return what a record is judged by; ``columns`` has it alone."""
@@ -88,17 +93,13 @@ class EvidenceReader:
             found = evidence_of(self._ids, columns, kept=True)
             fault = Fault(int(found.fault[0]))
             unjudged = bool(found.ids.unjudged[0])
-            return RecordEvidence(
-                fault, JudgedBy(id=None if fault or unjudged else _id(columns, found)), unjudged
-            )
+            return RecordEvidence(fault, JudgedBy(id=None if fault or unjudged else _id(found)), unjudged)
         sequences = self._sequences(columns)
         fault = Fault(int(sequences.fault[0]))
         if fault:
             return RecordEvidence(fault, JudgedBy())
-        epoch = None if sequences.epoch is None else int(sequences.epoch[0])
-        return RecordEvidence(
-            fault, JudgedBy(sequence=int(sequences.sequence[0]), epoch=epoch, scope=_scope(sequences, 0))
-        )
+        own = int(sequences.sequence[0]), None, _epoch(sequences, 0), _scope(sequences, 0)
+        return RecordEvidence(fault, JudgedBy(*own))
 
     def target(self, columns: Columns, own: int, partitions: int) -> int:
         """Return the partition that a record is routed to; below 0: it cannot be."""
@@ -140,32 +141,39 @@ class EvidenceReader:
         """Return whether a record that was dropped lies behind all numbers that its scope remembers.
 
         So it does where a higher epoch came before it, or a number that is higher by more than the reorder
-        window. Not, where its own number passed without that; one that was dropped says nothing. None: neither
-        is found in the span, nor as far back as is looked. Arguments are as for `newest`.
+        window. Not, where its own number passed without that; one that was dropped says nothing, and neither
+        does a higher one that was, where numbers wrap or epochs have no order. None: neither is found in the
+        span, nor as far back as is looked. Arguments are as for `newest`.
         """
         begin, end = max(span[0], span[1] - MOST_BACK), span[1]
         many = _FIRST_BACK
-        epoch, number = own.epoch or 0, own.sequence or 0
+        rises = not self._wraps and not self._changes
         while end > begin:
             start = max(begin, end - many)
-            equal = None
+            telling: list[tuple[int, bool]] = []
             async for some in log.stretches(tp, start, end):
                 found = self._sequences(some.columns)
                 inside = (found.fault == 0) & (some.columns.offset >= start) & (some.columns.offset < end)
                 for row in np.flatnonzero(inside).tolist():
                     if _scope(found, row) != own.scope:
                         continue
-                    other = 0 if found.epoch is None else int(found.epoch[row])
-                    ahead = int(found.sequence[row]) - number
-                    if other > epoch or (other == epoch and ahead > self._reorder_window):
+                    beyond = self._beyond(own, _epoch(found, row), int(found.sequence[row]))
+                    if beyond and rises:
                         return True
-                    if equal is None and (other, ahead) == (epoch, 0):
-                        equal = int(some.columns.offset[row])
-            # Of several equals the first one passed, if any of them did.
-            if equal is not None and await passed(equal):
-                return False
+                    if beyond is not None:
+                        telling.append((int(some.columns.offset[row]), beyond))
+            for offset, beyond in reversed(telling):
+                if await passed(offset):
+                    return beyond
             end, many = start, min(many * 4, _MORE_BACK)
         return None
+
+    def _beyond(self, own: JudgedBy, epoch: Epoch | None, number: int) -> bool | None:
+        """Whether one that comes after such a number is late; False: it is the same one. None: neither."""
+        if epoch != own.epoch:
+            return self._changes or _later(epoch, own.epoch) or None
+        far = ahead(number, own.sequence or 0, self._wraps)
+        return True if far > self._reorder_window else False if far == 0 else None
 
     def _sequences(self, columns: Columns) -> SequenceEvidence:
         assert self._judge is not None  # noqa: S101 - of the other mode
@@ -173,21 +181,34 @@ class EvidenceReader:
 
     def _carriers(self, columns: Columns, wanted: Carrier, start: int, stop: int) -> list[int]:
         found = self._sequences(columns)
-        hit = (found.sequence > wanted.sequence) if wanted.above else (found.sequence == wanted.sequence)
-        hit &= found.fault == 0
-        if found.epoch is not None and wanted.epoch is not None:
-            if wanted.above:
-                hit = (found.fault == 0) & (
-                    (found.epoch > wanted.epoch) | ((found.epoch == wanted.epoch) & hit)
-                )
-            else:
-                hit &= found.epoch >= wanted.epoch if wanted.later else found.epoch == wanted.epoch
-        hit &= (columns.offset >= start) & (columns.offset < stop)
+        hit = (found.fault == 0) & (columns.offset >= start) & (columns.offset < stop)
+        if not wanted.above:
+            hit &= found.sequence == wanted.sequence
         return [
             int(columns.offset[row])
             for row in np.flatnonzero(hit).tolist()
             if _scope(found, row) == wanted.scope
+            and self._carries(wanted, _epoch(found, row), int(found.sequence[row]))
         ]
+
+    def _carries(self, wanted: Carrier, epoch: Epoch | None, number: int) -> bool:
+        """Whether a record of the scope, with the number if one is wanted, is what is looked for."""
+        if epoch == wanted.epoch or wanted.epoch is None:
+            return not wanted.above or ahead(number, wanted.sequence, self._wraps) > 0
+        return (wanted.later or wanted.above) and (self._changes or _later(epoch, wanted.epoch))
+
+
+def _later(one: Epoch | None, other: Epoch | None) -> bool:
+    return isinstance(one, int) and isinstance(other, int) and one > other
+
+
+def _epoch(found: SequenceEvidence, row: int) -> Epoch | None:
+    """Return an epoch as receipts write it."""
+    if found.epoch_id is None:
+        return None if found.epoch is None else int(found.epoch[row])
+    listed = id_lists(found.epoch_id, np.full(1, row))
+    (epoch,) = orjson.loads(listed.data[int(listed.at[0]) :][: int(listed.size[0])].tobytes())
+    return cast("Epoch", epoch)
 
 
 def _scope(found: SequenceEvidence, row: int) -> bytes | None:
@@ -197,11 +218,11 @@ def _scope(found: SequenceEvidence, row: int) -> bytes | None:
     return found.data[at : at + size].tobytes() if size > 0 else b""
 
 
-def _id(columns: Columns, found: IdEvidence) -> list[object] | None:
+def _id(found: IdEvidence) -> list[object] | None:
     """Return an id as receipts write it; None: what they show of content needs the partition's secret."""
     if (found.ids.form == int(IdTextForm.CONTENT)).any():
         return None
-    lists = id_lists(columns.data, found.ids, np.zeros(1, np.int64))
+    lists = id_lists(found.ids, np.zeros(1, np.int64))
     at, size = int(lists.at[0]), int(lists.size[0])
     parts: list[object] = orjson.loads(lists.data[at : at + size].tobytes())
     return parts

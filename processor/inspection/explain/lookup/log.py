@@ -28,11 +28,12 @@ from processor.engine.batch.columns import (
 )
 from processor.engine.batch.scan import walk
 from processor.errors import StopError
-from processor.inspection.explain.story import RecordRef, ShownRecord
+from processor.inspection.explain.story import ShownRecord
 from processor.kafka.fetch import Fetcher, OutOfRangeError
 from processor.wire.batch_run import BatchRun
 from processor.wire.decode import Decoder, UndecodableError
 from processor.wire.quarantine import read_record
+from processor.wire.receipt_values import RecordRef
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -128,8 +129,6 @@ class LogReader:
         self._starts: dict[TopicPartition, list[int]] = defaultdict(list)
         self._kept: OrderedDict[tuple[TopicPartition, int], LogStretch] = OrderedDict()
         self._kept_bytes = 0
-        self.fetches = 0
-        """So many were sent, for tests of what a question costs."""
 
     def close(self) -> None:
         """Leave what is on its way."""
@@ -191,7 +190,6 @@ class LogReader:
         name = f"{tp.topic}:{tp.partition}"
         for _ in range(_TRIES):
             try:
-                self.fetches += 1
                 chunks = await self._fetcher.fetch({tp: offset}, most_bytes)
             except OutOfRangeError as error:
                 raise StopError(

@@ -123,12 +123,12 @@ class MarkLookup:
         source = repartition_topic(self.settings, pipeline) if second else pipeline.source
         return self._tags(pipeline, source, number)
 
-    async def clean_before(self, pipeline: Pipeline, number: int, time_ms: int) -> int:
-        """Return where a partition of a routed pipeline's clean topic ended at a time; 0: not known."""
+    async def ends_before(self, pipeline: Pipeline, number: int, time_ms: int) -> OutputEnds:
+        """Return where the outputs of a partition of a routed pipeline's second hop ended at a time."""
         topic = index_topic(self.settings, pipeline)
         found = await self._first_above(topic, number, lambda mark: (mark.time_ms,), (time_ms - LATE_MS,))
         told = _told(found.before, self.tags(pipeline, number, second=True))
-        return 0 if told is None else max(0, told.ends.sink)
+        return OutputEnds() if told is None else told.ends
 
     def _marks(self, topic: str, number: int) -> _IndexLog | None:
         if number not in self.client.partitions(topic):

@@ -14,8 +14,10 @@ import numpy as np
 
 from processor.engine.verdict import Fault
 from processor.errors import StopError
-from processor.inspection.explain.story import RecordRef
+from processor.inspection.explain.lookup.eras import REPLACED
 from processor.kafka.client import Client, TopicPartition
+from processor.wire.receipt_values import RecordRef
+from schemas.changelog.topic_ids import TopicId
 from schemas.verdicts.record import UNKNOWN_TOPIC, Action, CorruptVerdictError, VerdictRecord, base_of, begun_at
 
 if TYPE_CHECKING:
@@ -98,6 +100,12 @@ class VerdictLookup:
         limits = case.facts.bounds.get(tp)
         if limits is None:
             return f"there is no {tp.topic}:{tp.partition}"
+        if (last := case.facts.last) is not None:
+            now = TopicId.of(tp.topic, self.client.ids.get(tp.topic, UNKNOWN_TOPIC))
+            if last.verdicts.made_anew(now):
+                return f"the verdict record of that time was in a topic {REPLACED}"
+            if last.verdicts.name_crc != now.name_crc:
+                return "the pipeline wrote no verdicts to this topic then"
         before = await self._now(case, tp)
         if before is None and limits.start:
             return "the verdict record of that time is not retained any more"

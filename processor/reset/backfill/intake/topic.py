@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
-    from processor.engine.extract.ids import IdExtractor
     from processor.judges.judge import Judge
     from processor.judges.watermark import SequenceEvidence
     from processor.kafka.client import Client
@@ -133,56 +132,31 @@ class RecordIntake(Protocol):
 class IdIntake(RecordIntake):
     """Takes ids in, with the readings that a worker's clock would have had.
 
-    Args:
-        extractor: Reads ids and hashes them by the backfill's key.
-        latest_ms: No timestamp moves the clock further.
-        work: Takes them.
-    """
-
-    def __init__(self, extractor: IdExtractor, latest_ms: int, work: Preparation) -> None:
-        self._extractor, self._latest_ms, self._work = extractor, latest_ms, work
-        self._clock_ms: dict[int, int] = {}
-
-    @override
-    def take(self, number: int, columns: Columns) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
-        ids = self._extractor.extract(columns)
-        clock_ms = self._clock_ms.get(number, clock.NEVER)
-        reading = clock.by_records(clock_ms, columns.timestamp, ids.fault, self._latest_ms, 0)
-        self._clock_ms[number] = reading.clock_ms
-        good = (ids.fault == Fault.NONE) & ~ids.unjudged
-        some = np.full(int(good.sum()), number, np.int64)
-        prints = ids.fingerprint[good] if ids.fingerprint.size else ids.fingerprint
-        if some.size:
-            self._work.take(HistoryRows(some, ids.hash[good], reading.reading_ms[good], prints))
-        return ids.fault, good
-
-
-class RoutedIdIntake(RecordIntake):
-    """Takes ids in, by the partitions that the worker sends them to.
-
-    How the records of several partitions fall in between each other nothing says. So a clock is kept per
-    partition of the topic and per partition that ids are sent to: that of the worker reads no less.
+    With ``route``, how the records of several partitions fall in between each other nothing says. So a clock is
+    kept per partition of the topic and per partition that ids are sent to: that of the worker reads no less.
 
     Args:
         dedup: The definition.
         secret: 16 bytes, the backfill's key.
-        partitions: Over how many ids are sent.
+        route: Over how many partitions ids are sent; None: they stay in that of their record.
         latest_ms: No timestamp moves the clock further.
         work: Takes them.
     """
 
     def __init__(
-        self, dedup: InsertIdDedup, secret: bytes, partitions: int, latest_ms: int, work: Preparation
+        self, dedup: InsertIdDedup, secret: bytes, route: int | None, latest_ms: int, work: Preparation
     ) -> None:
         self._extractor = make_id_extractor(dedup, secret)
         self._router = make_id_extractor(dedup, ROUTE_KEY)
-        self._partitions, self._latest_ms, self._work = partitions, latest_ms, work
+        self._route, self._latest_ms, self._work = route, latest_ms, work
         self._clock_ms: dict[tuple[int, int], int] = {}
 
     @override
     def take(self, number: int, columns: Columns) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
         ids = self._extractor.extract(columns)
-        sent, _ = targets(self._router.extract(columns), ids.fault, number, self._partitions)
+        sent = np.full(len(columns), number, np.int64)
+        if self._route is not None:
+            sent, _ = targets(self._router.extract(columns), ids.fault, number, self._route)
         good = (ids.fault == Fault.NONE) & ~ids.unjudged
         reading_ms = np.empty(sent.size, np.int64)
         for to in np.unique(sent[ids.fault == Fault.NONE]).tolist():

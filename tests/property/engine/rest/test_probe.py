@@ -37,15 +37,6 @@ def test_memory_goes_by_the_new_ids_and_buffers_may_be_read_only() -> None:
     assert probe.size_bytes <= 24 * len(probe)
 
 
-def test_the_high_word_beside_a_low_one_is_that_of_its_id() -> None:
-    words = np.sort(np.random.default_rng(1).integers(0, 2**64, 1_000, np.uint64))
-    some = words[[3, 900, 3]].view(np.int64)
-    assert LowProbe(words).highs_of(some) is None
-    assert LowProbe(words, ~words).highs_of(some).tolist() == (~some).tolist()  # type: ignore[union-attr]
-    with pytest.raises(ValueError, match="with a high word"):
-        LowProbe(words, words[1:])
-
-
 @pytest.mark.parametrize("words", [[2, 1], [1, 1]])
 def test_words_that_are_not_sorted_or_come_twice_are_refused(words: list[int]) -> None:
     with pytest.raises(ValueError, match="sorted"):

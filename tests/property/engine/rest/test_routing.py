@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from processor.engine.extract.ids import HeaderPart, IdExtractor, ValuePart
+from processor.engine.extract.ids import IdExtractor
+from processor.engine.extract.parts import HeaderPart, ValuePart
 from processor.engine.extract.routing import ROUTE_KEY
 from processor.engine.repartition import targets
 from processor.engine.rest import IdTextForm, JsonIds, ids_of_columns, routed_partitions

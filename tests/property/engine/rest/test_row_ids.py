@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from processor.engine.extract.fingerprint import FingerprintOf
-from processor.engine.extract.ids import HeaderPart, IdExtractor, KeyPart, Part, ValuePart
+from processor.engine.extract.ids import IdExtractor
+from processor.engine.extract.parts import HeaderPart, KeyPart, Part, ValuePart
 from processor.engine.extract.value_walk import ContentOf
 from processor.engine.rest import (
     Fault,
@@ -19,6 +20,7 @@ from processor.engine.rest import (
     IdTextForm,
     JsonIds,
     JsonRows,
+    Normal,
     fingerprints_of,
     ids_of_columns,
     pointer_of,
@@ -126,11 +128,11 @@ def json_rows(values: Sequence[bytes]) -> JsonRows:
 
 
 def first_of(value: bytes, names: str) -> Any:
-    """Return the first part that is no string and no number, by Python's parser; "x" where all are."""
+    """Return the first part that is no string, number or boolean, by Python's parser; "x" where all are."""
     parsed = json.loads(value)
     for name in names:
         part = parsed.get(name, ...) if isinstance(parsed, dict) else ...
-        if isinstance(part, bool) or not isinstance(part, str | int | float):
+        if not isinstance(part, str | int | float):
             return part
     return "x"
 
@@ -237,3 +239,40 @@ def test_columns_that_make_no_id_are_refused() -> None:
         IdColumn.of_integers(np.ones(2, np.bool_), np.zeros(1, np.int64))
     with pytest.raises(ValueError, match="no CONTENT"):
         text_column(IdTextForm.CONTENT, [b"a"])
+
+
+WAYS = st.sampled_from(["7", "007", "7.0", "{6F9619FF8B86D011B42D00CF4FC964FF}", "Ab\u00c9", "true", ""])
+
+
+@given(
+    st.lists(st.tuples(WAYS, st.integers(-9, 9), st.booleans()), min_size=1, max_size=5),
+    st.sampled_from(Normal),
+)
+def test_normalised_columns_and_lines_and_booleans_have_the_ids_of_records(
+    rows: list[tuple[str, int, bool]], how: Normal
+) -> None:
+    keys = [text.encode() for text, _, _ in rows]
+    values = [json.dumps({"s": text, "n": number, "b": flag}).encode() for text, number, flag in rows]
+    fields = [ValuePart("/s", normal=how), ValuePart("/n", normal=how), ValuePart("/b")]
+    parts: list[Part] = [*fields, KeyPart(how)]
+    expected = IdExtractor(parts, SECRET).extract(records(values, keys)).hash.tolist()
+    columns = [
+        text_column(IdTextForm.STRING, keys),
+        integer_column([number for _, number, _ in rows]),
+        IdColumn.of_booleans(np.ones(len(rows), np.bool_), np.array([flag for *_, flag in rows])),
+        text_column(IdTextForm.BYTES, keys),
+    ]
+    normal = [how, how, Normal.NONE, how]
+    assert ids_of_columns(columns, SECRET, normal).ids.hash.tolist() == expected
+    lines = JsonIds(["/s", "/n", "/b", "/s"], SECRET, as_bytes=[3], normal=normal).read(json_rows(values))
+    assert lines.ids.hash.tolist() == expected
+
+
+def test_a_null_boolean_is_missing_and_a_line_is_read_through_its_strings() -> None:
+    column = IdColumn.of_booleans(np.array([True, False]), np.array([False, True]))
+    assert ids_of_columns([column], SECRET).ids.fault.tolist() == [Fault.NONE, Fault.FIELD_MISSING]
+    values = [json.dumps({"d": json.dumps(inner)}).encode() for inner in ({"id": "x"}, {"id": None})]
+    found = JsonIds(["/d|/id"], SECRET).read(json_rows(values)).ids
+    assert found.fault.tolist() == [Fault.NONE, Fault.FIELD_MISSING]
+    expected = IdExtractor([ValuePart("/d|/id")], SECRET).extract(records(values))
+    assert found.hash[0].tolist() == expected.hash[0].tolist()

@@ -13,18 +13,12 @@ from processor.engine.rest import (
     LowProbe,
     MemberColumn,
     RestRows,
-    crc32,
-    differences_at,
-    footer_columns,
     ids_of_columns,
     json_of_columns,
     judge_rows,
     new_ids,
-    page_head,
     partitions_of,
-    values_begin,
     warm_rest,
-    words_at,
 )
 from tests.property.engine.rest.test_row_ids import SECRET, integer_column, json_rows, text_column
 from tests.unit.pipeline.test_warm import kernels
@@ -44,21 +38,12 @@ def worked() -> set[str]:
     for fingerprint in (some[0].fingerprint, some[1].fingerprint):
         new = RestRows(np.zeros((2, 2), np.uint64), fingerprint, np.arange(2), np.arange(2))
         judge_rows(new, new, 1, keep_collisions=False)
-    probe = LowProbe(np.sort(hashes[0][:, 0]))
-    probe.matches(hashes[0][:, 0])
+    LowProbe(np.sort(hashes[0][:, 0])).matches(hashes[0][:, 0])
     data = np.frombuffer(bytes(80), np.uint8)
     spans = np.zeros(2, np.int32), np.ones(2, np.int32)
     json_of_columns(
         [MemberColumn.of(b'"a"', texts[0].valid, spans, data, text=each) for each in (True, False)], 2
     )
-    page = np.zeros(99, np.uint8)[:80]
-    crc32(np.zeros(1 << 12, np.uint8)[: 1 << 11])
-    footer_columns(page, ("a", "bc"))
-    page_head(page, 1)
-    values_begin(page, 1)
-    words_at(page, 8, np.arange(2))
-    differences_at(page, 8, 1, np.arange(1))
-    probe.matches_in(page, 1, 2)
     new_ids(SECRET, some[1].hash, some[1].fingerprint)
     partitions_of(texts[1], 7)
     return {name for name, count in kernels().items() if count > before[name]}

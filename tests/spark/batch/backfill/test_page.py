@@ -95,7 +95,9 @@ def test_the_example_with_sequences_comes_out_as_the_page_says(at_work: Broker) 
     lines = MEASURED.splitlines()
     records = [New(json.loads(line)["meter"].encode(), line.encode(), (), WHEN_MS) for line in lines]
     produce(at_work.bootstrap_servers, "readings.raw", records)
-    written("readings/archive.jsonl", READ)
+    before = [New(json.loads(line)["meter"].encode(), line.encode(), (), WHEN_MS) for line in READ.splitlines()]
+    create_topic(at_work.bootstrap_servers, "readings.archive")
+    produce(at_work.bootstrap_servers, "readings.archive", before)
     written("meters.toml", METERS)
 
     assert run(BACKFILL_METERS) == SCOPES

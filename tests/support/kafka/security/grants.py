@@ -40,14 +40,14 @@ NO_MATTER = "no matter if not"
 GROUP, IDS, CLUSTER = "group", "transactional ids", "cluster"
 _WRITTEN = ("sink", "duplicates", "quarantine", "changelog")
 _HOP = ("repartition", "positions")
-_MARKS = ("index", "sample", "route-index")
+_MARKS = ("index", "route-index")
 _ON = {
     "all topics of the config": ("source", *_WRITTEN, *_HOP, *_MARKS),
     "the sources": ("source",),
     "the group `application_id`": (GROUP,),
     "sink, duplicates, quarantine and changelog": _WRITTEN,
     "with `route` also `…-repartition` and `…-positions`": _HOP,
-    "`…-index` and `…-sample`": ("index", "sample"),
+    "`…-index`": ("index",),
     "with `route` also `…-route-index`": ("route-index",),
     "transactional ids with the prefix `application_id`": (IDS,),
     "the topics, if `create_topics` is on": (*_WRITTEN, *_HOP, *_MARKS),

@@ -26,7 +26,7 @@ from tests.support.wire.vectors import CODECS, FOLDER, RECORDS, Known, known, ve
 
 def java_program(*arguments: str) -> list[str]:
     """Return the command that runs Produce.java."""
-    jars = os.pathsep.join(str(jar) for jar in resolve(KAFKA_JARS, "kafka"))
+    jars = os.pathsep.join(str(jar) for jar in resolve(KAFKA_JARS))
     flags = ["-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
     return [str(find_java().path), *flags, "-cp", jars, str(FOLDER / "Produce.java"), *arguments]
 

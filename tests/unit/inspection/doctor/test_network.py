@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.inspection.doctor.network import Way, judge_versions
-from processor.inspection.doctor.rows import Trial, TrialOutcome, Trials
+from processor.inspection.doctor.network import go, judge_versions
+from processor.inspection.findings import Finding, Findings, Level
 from processor.kafka.options import client_options
+from processor.kafka.protocol.refusal import Approach
 from schemas.config import Kafka
 from tests.support.kafka.security.certificates import LATE, OLD, Authority
 
@@ -58,7 +59,7 @@ def steps(
     trusted: Path | None,
     wanted: Path | None = None,
     client: tuple[Path, Path] | None = None,
-) -> dict[str, Trial]:
+) -> dict[str, Finding]:
     """Go the way to a listener that speaks no Kafka; return its rows by step.
 
     Args:
@@ -68,7 +69,7 @@ def steps(
         client: The client's certificate and key.
     """
 
-    async def go() -> Trials:
+    async def gone() -> Findings:
         context = None
         if presented is not None:
             context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -85,17 +86,17 @@ def steps(
                 ssl_certfile=certificate,
                 ssl_keyfile=key,
             )
-            trials = Trials()
-            await Way(kafka, client_options(kafka), HOST, port).go(trials, "broker", only=True)
+            trials = Findings()
+            await go(Approach(kafka, client_options(kafka), HOST, port), trials, "broker", only=True)
             return trials
 
-    return {row.tried.partition(":")[0]: row for row in asyncio.run(go()).rows}
+    return {row.tried.partition(":")[0]: row for row in asyncio.run(gone()).rows}
 
 
 def test_a_listener_without_tls_is_named_as_such_and_nothing_is_tried_behind_it(authority: Authority) -> None:
     found = steps(None, authority.certificate)
 
-    assert found["connection"].outcome is TrialOutcome.OK
+    assert found["connection"].outcome is Level.OK
     assert "speaks no TLS" in found["TLS"].says
     assert "kafka.security_protocol" in found["TLS"].advice
     assert {found[step].says for step in ("Kafka's versions", "credentials")} == {"TLS failed"}
@@ -111,7 +112,7 @@ def test_a_listener_without_tls_is_named_as_such_and_nothing_is_tried_behind_it(
 def test_a_certificate_that_is_wrong_says_how(authority: Authority, host: str, until: str, says: str) -> None:
     found = steps(authority.sign(host, until), authority.certificate)["TLS"]
 
-    assert (found.outcome, says in found.says) == (TrialOutcome.PROBLEM, True)
+    assert (found.outcome, says in found.says) == (Level.PROBLEM, True)
 
 
 def test_an_authority_that_is_not_known_names_the_key_to_set(authority: Authority) -> None:
@@ -141,7 +142,7 @@ def test_a_certificate_that_ends_soon_is_a_warning_and_the_way_goes_on(authority
 
     found = steps(authority.sign(HOST, soon), authority.certificate)
 
-    assert found["TLS"].outcome is TrialOutcome.WARNING
+    assert found["TLS"].outcome is Level.WARNING
     assert "the certificate ends in " in found["TLS"].says
     assert "speaks no Kafka" in found["Kafka's versions"].says
 
@@ -149,18 +150,18 @@ def test_a_certificate_that_ends_soon_is_a_warning_and_the_way_goes_on(authority
 @pytest.mark.parametrize(
     ("versions", "exactly_once", "outcome"),
     [
-        ({65: (0, 0), 1: (4, 17)}, True, TrialOutcome.OK),
-        ({65: (0, 0), 1: (0, 12)}, True, TrialOutcome.OK),
-        ({3: (0, 9)}, True, TrialOutcome.PROBLEM),
-        ({3: (0, 9)}, False, TrialOutcome.WARNING),
+        ({65: (0, 0), 1: (4, 17)}, True, Level.OK),
+        ({65: (0, 0), 1: (0, 12)}, True, Level.OK),
+        ({3: (0, 9)}, True, Level.PROBLEM),
+        ({3: (0, 9)}, False, Level.WARNING),
     ],
 )
 def test_a_broker_that_is_too_old_is_a_problem_for_exactly_once(
     versions: dict[int, tuple[int, int]],
     exactly_once: bool,  # noqa: FBT001 - a parameter of the test
-    outcome: TrialOutcome,
+    outcome: Level,
 ) -> None:
-    trials = Trials()
+    trials = Findings()
 
     judge_versions(trials, versions, exactly_once=exactly_once)
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from processor.inspection.explain.covered import NONE, LastCertificate
-from processor.inspection.explain.story import RecordRef
 from processor.verify.noted import FOLDER, keep_note
 from processor.verify.report import Rule, VerifyReport
+from processor.wire.receipt_values import RecordRef
 from schemas.changelog.position import NO_BATCH, Position
 from schemas.config import Settings
 from tests.support.explain.world import (

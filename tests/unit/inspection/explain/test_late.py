@@ -32,11 +32,15 @@ def numbered(*sequences: int) -> list[Item]:
     return [(b"k", b"v%d" % n, START_MS + n, (("seq", b"%d" % each),)) for n, each in enumerate(sequences)]
 
 
-def told(folder: Path, sequences: Sequence[int], passed: Sequence[int], **dedup: object) -> Story:
+def told(
+    folder: Path, sequences: Sequence[int], passed: Sequence[int], boots: Sequence[str] = (), **dedup: object
+) -> Story:
     """Return what became of the last of some records, of which these passed."""
     by = {"from": "header", "name": "seq", "format": "text"}
-    settings = settings_of(folder, duplicates=False, mode="watermark", sequence=by, **dedup)
+    settings = settings_of(folder, duplicates=False, **{"mode": "watermark", "sequence": by, **dedup})
     world, items = WorldClient(), numbered(*sequences)
+    for n, boot in enumerate(boots):
+        items[n] = (*items[n][:3], (*items[n][3], ("boot", boot.encode())))
     world.put(SOURCE, *items)
     world.put(SINK, *(items[n] for n in passed))
     world.put(QUARANTINE)
@@ -65,6 +69,45 @@ def test_a_record_is_late_only_behind_the_reorder_window(
 
     assert (story.outcome.value, story.problems) == (verdict, [])
     assert not any("may have been" in note for note in story.notes)
+
+
+@pytest.mark.parametrize(
+    ("sequences", "passed", "verdict"),
+    [
+        ((250, 251, 3, 250), (0, 1, 2), "late"),
+        ((250, 3, 3), (0, 1), "duplicate"),
+        # What is ahead of it was dropped itself, or passed a round before.
+        ((10, 255, 250, 10), (0,), "duplicate"),
+        ((100, 200, 44, 100, 100), (0, 1, 2, 3), "duplicate"),
+    ],
+)
+def test_of_numbers_that_wrap_what_passed_last_decides(
+    tmp_path: Path, sequences: Sequence[int], passed: Sequence[int], verdict: str
+) -> None:
+    by = {"from": "header", "name": "seq", "format": "text", "wraps": 256}
+    story = told(tmp_path, sequences, passed, sequence=by)
+
+    assert (story.outcome.value, story.problems) == (verdict, [])
+    assert not any("may have been" in note for note in story.notes)
+
+
+@pytest.mark.parametrize(
+    ("boots", "passed", "verdict"),
+    [
+        (("a", "a"), (0,), "duplicate"),
+        (("a", "b", "a"), (0, 1), "late"),
+        (("a", "b", "b"), (0, 1), "duplicate"),
+    ],
+)
+def test_of_an_epoch_that_was_left_a_record_is_late_whatever_its_number(
+    tmp_path: Path, boots: Sequence[str], passed: Sequence[int], verdict: str
+) -> None:
+    epoch = {"from": "header", "name": "boot", "order": "change"}
+    story = told(tmp_path, [5] * len(boots), passed, epoch=epoch, boots=boots)
+
+    assert (story.outcome.value, story.grounds.epoch) == (verdict, boots[-1])
+    assert story.owner is not None
+    assert str(story.owner.ref) == f"{SOURCE}:0:{max(passed)}"
 
 
 def test_an_equal_number_that_was_dropped_itself_does_not_make_a_late_record_a_duplicate(

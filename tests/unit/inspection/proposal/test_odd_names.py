@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.commands.console import people
-from processor.commands.setup.init import _table
+from processor.commands.look.audit import show
 from processor.inspection.proposal.choose import Proposal, propose
 from processor.inspection.proposal.observed import observe
+from tests.unit.inspection.audit.audited import audited
+from tests.unit.inspection.audit.cases import Sent, again
 from tests.unit.inspection.proposal.topics import START_MS, record
 
 if TYPE_CHECKING:
@@ -27,27 +28,11 @@ def notes(records: list[TopicRecord]) -> str:
 
 
 def test_names_that_are_markup_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
-    headers = [(b"[red]markup[/red] [/] [link=x]", b"%d")]
-    made = [record(0, START_MS + at, {"[red]event_id": f"e{at}"}, headers=headers) for at in range(60)]
+    sent = [Sent({"[red]event_id": f"e{at}"}, at_ms=at) for at in range(60)]
 
-    _table(proposed(made), people())
+    show(audited(again(sent, (3,))))
 
-    shown = capsys.readouterr().err
-    assert "header [red]markup[/red] [/] [link=x]" in shown
-    assert "/[red]event_id" in shown
-
-
-def test_the_table_has_an_arrow_before_what_was_chosen_however_many_others_there_are(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    others = {f"{letter}_id": letter for letter in "abcdefghijklmnop"}
-    made = [record(0, START_MS + at, {**others, "seq": 500 + at}) for at in range(60)]
-
-    _table(proposed(made), people())
-
-    lines = capsys.readouterr().err.splitlines()
-    assert [line.split()[2] for line in lines if "→" in line] == ["/seq"]
-    assert "and 4 other places" in lines[-1]
+    assert "id /[red]event_id" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("digits", [20, 5_000])

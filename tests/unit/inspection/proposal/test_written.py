@@ -45,8 +45,8 @@ quarantine = "clicks.quarantine"        # records that cannot be judged
 # content
 mode = "insert-id"
 id = [{ from = "value", pointer = "/event_id" }]
-# copies came up to 1 s after the first; a sample shows no late ones: so a day. One that comes later
-# still passes
+# copies came up to 1 s after the first; the sample shows no later ones: so a day. One that comes
+# later still passes
 window = "1d"
 # in case ids are not always unique (docs/fingerprints.md): copies differ in what is excluded:
 # fingerprint = { exclude = ["/sent_at"] }

@@ -39,7 +39,7 @@ def test_a_duplicate_names_the_record_that_passed_and_when_its_id_passes_again()
     )
 
 
-def test_a_duplicate_of_an_unconfirmed_filter_has_no_owner() -> None:
+def test_a_duplicate_of_a_filter_has_no_owner() -> None:
     assert by_id() == (
         "dropped: duplicate of a record inside the window, which one is not known "
         '(clicks.raw:3:8150, id "click-17")'
@@ -63,12 +63,22 @@ def test_a_duplicate_of_a_backfill_names_its_run() -> None:
          "dropped: late: epoch 2 is over, a higher one has begun"),
         ("late", {"sequence": 7, "watermark": 12, "epoch": 2},
          "dropped: late: sequence 7 is not above the sequence watermark 12"),
+        ("late", {"sequence": 9000, "watermark": 12, "epoch": "boot-2"},
+         'dropped: late: epoch "boot-2" is over, another one has begun'),
     ],
 )  # fmt: skip
 def test_a_sequence_is_compared_with_the_sequence_watermark(
-    verdict: str, fields: dict[str, int], sentence: str
+    verdict: str, fields: dict[str, Any], sentence: str
 ) -> None:
     assert by_sequence(verdict, **fields) == f"{sentence} (clicks.raw:3:8150)"
+
+
+def test_where_numbers_wrap_a_higher_one_may_be_late_for_itself_or_for_its_epoch() -> None:
+    late = PLACE | {"verdict": "late", "mode": "watermark", "sequence": 9000, "watermark": 12}
+    for receipt, or_over in ((late, ""), (late | {"epoch": 2}, ", or epoch 2 is over, a higher one has begun")):
+        assert receipt_sentence(json.dumps(receipt).encode(), wraps=True) == (
+            f"dropped: late: sequence 9000 is not above the sequence watermark 12{or_over} (clicks.raw:3:8150)"
+        )
 
 
 @pytest.mark.parametrize(

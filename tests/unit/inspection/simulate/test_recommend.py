@@ -81,13 +81,16 @@ def test_a_route_is_recommended_where_copies_come_in_other_partitions() -> None:
     assert recommended(by_ids(crossing=500)).dedup["route"] == "by-id"
 
 
-def test_filters_are_recommended_where_ids_take_gigabytes() -> None:
+def test_filters_are_named_with_what_they_lose_where_ids_take_gigabytes() -> None:
     many = [row(each.window_ms, each.caught.value, held=2e8) for each in ROWS]
 
     found = recommended(by_ids(many))
 
-    assert found.dedup["backend"] == "bloom"
-    assert found.cost.memory_bytes < 25 * 2e8 / 2
+    assert "backend" not in found.dedup
+    assert found.cost.backend == "exact"
+    assert any("backend bloom would take" in reason and "by mistake" in reason for reason in found.reasons)
+    assert not any("would take" in reason for reason in recommended(by_ids(many, fingerprint={})).reasons)
+    assert not any("would take" in reason for reason in recommended(by_ids()).reasons)
 
 
 def test_another_way_is_recommended_where_many_records_cannot_be_judged_as_configured() -> None:
@@ -104,7 +107,7 @@ def by_sequence(rows: list[ReorderRow], scope: str = "partition") -> SequenceFor
     return SequenceForecast(way, JudgedCounts(1_000, {}), rows, 0 if scope == "partition" else 50)
 
 
-LATE = [ReorderRow(0, 900, 50, 50), ReorderRow(64, 940, 60, 0), ReorderRow(1_024, 940, 60, 0)]
+LATE = [ReorderRow(0, 900, 50, 50, new=45), ReorderRow(64, 940, 60, 0), ReorderRow(1_024, 940, 60, 0)]
 
 
 def test_the_shortest_reorder_window_that_loses_no_record_is_recommended() -> None:
@@ -130,18 +133,14 @@ def test_the_grid_has_a_row_per_scope_window_and_backend_and_marks_the_configure
         (scope, window, backend)
         for scope in ("partition", "by-id")
         for window in (HOUR, DAY, 7 * DAY)
-        for backend in ("exact", "bloom confirmed", "bloom")
+        for backend in ("exact", "bloom")
     ]
     [configured] = [row for row in rows if row.configured]
-    assert (configured.scope, configured.window, configured.cost.backend) == (
-        "partition",
-        DAY,
-        "bloom confirmed",
-    )
+    assert (configured.scope, configured.window, configured.cost.backend) == ("partition", DAY, "bloom")
     assert not any(row.cost.backend == "bloom" for row in grid(by_ids(fingerprint={}), 100))
 
 
-def test_the_grid_has_what_unconfirmed_filters_catch_in_their_rows() -> None:
+def test_the_grid_has_what_filters_catch_in_their_rows() -> None:
     more = [row(each.window_ms, each.caught.value + 7, 2_000) for each in ROWS]
     forecast = by_ids()
     forecast = replace(forecast, apart=forecast.apart._replace(filtered=more))
@@ -153,19 +152,19 @@ def test_the_grid_has_what_unconfirmed_filters_catch_in_their_rows() -> None:
     }
 
     for each in ROWS:
-        exact, confirmed = (caught[each.window_ms, name] for name in ("exact", "bloom confirmed"))
-        assert exact == confirmed == each.caught.value == caught[each.window_ms, "bloom"] - 7
+        exact, filters = (caught[each.window_ms, name] for name in ("exact", "bloom"))
+        assert exact == each.caught.value == filters - 7
 
 
-def test_the_grid_of_sequences_says_how_many_late_records_came_for_the_first_time() -> None:
+def test_the_grid_of_sequences_says_how_many_dropped_records_are_new() -> None:
     rows = [
         (row.window, row.late, row.lost_late, row.held.value) for row in grid(by_sequence(LATE, "key"), 100)
     ]
 
-    assert rows == [(0, 50, 40, 50), (64, 0, 0, 50), (1_024, 0, 0, 50)]
+    assert rows == [(0, 50, 45, 50), (64, 0, 0, 50), (1_024, 0, 0, 50)]
 
 
-@pytest.mark.parametrize("backend", range(3))
+@pytest.mark.parametrize("backend", range(2))
 def test_every_cost_grows_with_the_window_and_a_route_costs_more(backend: int) -> None:
     forecast = by_ids()
 
@@ -177,7 +176,7 @@ def test_every_cost_grows_with_the_window_and_a_route_costs_more(backend: int) -
     for name in ("memory_bytes", "disk_bytes", "changelog_bytes", "restart_s", "rebuild_s"):
         assert getattr(short, name) < getattr(long, name), name
     assert short.cpu_us < routed.cpu_us
-    assert (short.changelog_bytes < routed.changelog_bytes) == (backend < 2)  # a filter has no owners
+    assert (short.changelog_bytes < routed.changelog_bytes) == (backend < 1)  # a filter has no owners
 
 
 def test_the_knee_is_where_the_curve_bends() -> None:
@@ -193,11 +192,11 @@ def test_costs_grow_with_ids_and_the_filters_take_what_the_page_on_sizing_says()
         {"mode": "insert-id", "id": [HEADER], "window": "7d"}
     )
 
-    exact, confirmed, bloom = id_costs(dedup, 1e8, 0, 7 * DAY, 0, 1e9, routed=False)
+    exact, bloom = id_costs(dedup, 1e8, 0, 7 * DAY, 0, 1e9, routed=False)
 
     assert exact.memory_bytes == 25e8
     assert 5.5e8 < bloom.memory_bytes < 9e8
-    assert bloom.memory_bytes < confirmed.memory_bytes < exact.memory_bytes
+    assert bloom.memory_bytes < exact.memory_bytes
     assert bloom.lost == pytest.approx(1)
 
 

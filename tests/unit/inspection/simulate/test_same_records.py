@@ -27,10 +27,11 @@ COUNTED = [n // 7 * 7 + n % 7 + 700_000 * (6 - n % 7) for n in range(1_000)]
 WINDOWS = [3_600_000, 7 * 86_400_000]
 
 
-def columns(sequences: Sequence[int | None]) -> Columns:
+def columns(sequences: Sequence[int | None], values: Sequence[bytes] = ()) -> Columns:
     headers = [((b"seq", each.to_bytes(8, "big")),) if each is not None else () for each in sequences]
     rows = [
-        (b"user %d" % ((each or 0) % 7), b"", 0, these) for each, these in zip(sequences, headers, strict=True)
+        (b"user %d" % ((each or 0) % 7), values[n] if values else b"", 0, headers[n])
+        for n, each in enumerate(sequences)
     ]
     return columns_of(plain_batch(rows))[0]
 
@@ -85,3 +86,38 @@ def test_faults_are_compared_over_the_same_records(first: int, *, proposed: bool
     assert (found.dedup["id"] == [{"from": "key"}]) is proposed
     if proposed:
         assert found.reasons[0].startswith("100.0 % of the first 250 records cannot be judged as configured")
+
+
+def test_new_are_dropped_records_whose_content_never_passed_whatever_their_numbers() -> None:
+    way = by_sequence("partition")
+    for partition in range(2):
+        lap, copies = list(range(1_000)), [900, *range(500, 600)]
+        way.take(partition, columns(lap, [b'{"n": %d}' % n for n in lap]))
+        way.take(partition, columns(copies, [b'{ "n":%d }' % n for n in copies]))
+        way.take(partition, columns(lap[:300], [b"second %d" % n for n in lap[:300]]))
+
+    found = way.forecast()
+
+    assert [(row.passed, row.duplicates + row.late, row.new, row.share) for row in found.rows] == [
+        (2_000, 802, 600, 1.0)
+    ] * len(found.rows)
+    assert (
+        "600 of those have a content that never passed"
+        in recommend(Simulation("p", "raw", 2, forecasts=[found]), 100).reasons[-1]
+    )
+
+
+def test_of_many_numbers_a_share_says_about_how_many_are_new() -> None:
+    way = by_sequence("partition")
+    for start in range(0, 60_000, 10_000):
+        some = list(range(start, start + 10_000))
+        way.take(0, columns(some, [b"%d" % n for n in some]))
+    for start in range(0, 20_000, 10_000):
+        some = list(range(start, start + 10_000))
+        way.take(0, columns(some, [b"%d" % (n if n % 4 else -n - 1) for n in some]))
+
+    found = way.forecast().configured
+
+    assert found.duplicates + found.late == 20_000
+    assert found.share == 0.25
+    assert found.new == pytest.approx(5_000, rel=0.15)

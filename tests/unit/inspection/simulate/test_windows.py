@@ -40,7 +40,7 @@ def naive(
 ) -> tuple[int, int, int]:
     """Judge by the contract's sentences; return duplicates, copies that are none, and collisions.
 
-    Filters that nobody confirms remember an id to the end of its ``bucket``, and the window from there on.
+    Bloom filters remember an id to the end of its ``bucket``, and the window from there on.
     """
     clocks: dict[int, int] = defaultdict(int)
     inside: dict[object, dict[int, int]] = defaultdict(dict)
@@ -107,7 +107,7 @@ def test_what_fits_is_predicted_as_a_naive_model_judges_it(
 
 
 @given(records=RECORDS, refresh=st.booleans(), bucket=st.integers(2, 40))
-def test_filters_that_nobody_confirms_are_predicted_to_forget_bucket_by_bucket(
+def test_filters_are_predicted_to_forget_bucket_by_bucket(
     *, records: list[Seen], refresh: bool, bucket: int
 ) -> None:
     records = [record._replace(content=0) for record in records]

@@ -24,8 +24,9 @@ ROWS = pa.table({"id": ["a", "b"], "amount": [1, 2]})
 
 
 def put(file: Path, rows: pa.Table = ROWS) -> Path:
+    """Write rows, each with a time."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(rows, file)
+    pq.write_table(rows.append_column("time", pa.array([0] * len(rows), pa.int64())), file)
     return file
 
 
@@ -37,7 +38,7 @@ def names(given: Path) -> list[list[tuple[str, str | None]]]:
 def hashed(tmp_path: Path, file: Path, *ids: str) -> bytes:
     """Return what a backfill with a fingerprint writes of a file's rows."""
     (found,) = with_folders(find_inputs([str(file)], "parquet")[0], None)
-    columns = HistoryColumns([IdSource(each, as_bytes=False) for each in ids or ("id",)], None)
+    columns = HistoryColumns([IdSource(each, as_bytes=False) for each in ids or ("id",)], "time")
     settings: dict[str, Any] = {"partitions": 1, "secret": bytes(16), "exclude": []}
     plan = HistoryPlan("parquet", str(tmp_path), [str(file)], columns, **settings, constants=[found.constants])
     assert hash_rows(plan, Split(0, 0, groups=1)).faults == 0
@@ -58,7 +59,9 @@ def rows_of(tmp_path: Path, file: Path, columns: HistoryColumns, **more: Any) ->
 def test_a_decimal_that_is_no_whole_number_is_no_part_of_an_id_and_no_key(tmp_path: Path, role: str) -> None:
     amounts = pa.array([Decimal("10.25"), Decimal("10.75")], pa.decimal128(10, 2))
     file = put(tmp_path / "a.parquet", ROWS.set_column(1, "amount", amounts))
-    columns = HistoryColumns([IdSource("amount" if role == "id" else "id", as_bytes=False)], None, key="amount")
+    columns = HistoryColumns(
+        [IdSource("amount" if role == "id" else "id", as_bytes=False)], "time", key="amount"
+    )
 
     with pytest.raises(StopError, match=r"column amount has the type decimal128\(10, 2\)"):
         rows_of(tmp_path, file, columns)
@@ -68,7 +71,7 @@ def test_whole_decimals_are_the_numbers_that_they_are_or_refused_by_name(tmp_pat
     def read(*values: int) -> int:
         whole = pa.array([Decimal(each) for each in values], pa.decimal128(38, 0))
         file = put(tmp_path / "a.parquet", pa.table({"id": whole}))
-        return rows_of(tmp_path, file, HistoryColumns([IdSource("id", as_bytes=False)], None))
+        return rows_of(tmp_path, file, HistoryColumns([IdSource("id", as_bytes=False)], "time"))
 
     assert read(-1, 5) == 2
     assert read(5, 2**64 - 1) == 2
@@ -77,7 +80,7 @@ def test_whole_decimals_are_the_numbers_that_they_are_or_refused_by_name(tmp_pat
 
 
 def test_a_row_without_an_offset_is_not_taken_for_one_before_the_cut(tmp_path: Path) -> None:
-    columns = HistoryColumns([IdSource("id", as_bytes=False)], None, offset="o")
+    columns = HistoryColumns([IdSource("id", as_bytes=False)], "time", offset="o")
 
     def read(*offsets: int | None) -> int:
         ids = [str(each) for each in offsets]
@@ -93,7 +96,7 @@ def test_what_a_folder_says_of_a_key_or_a_header_is_a_text_as_it_is_written(tmp_
     (found,) = with_folders(
         find_inputs([str(put(tmp_path / "shop=007" / "n=3" / "a.parquet"))], "parquet")[0], None
     )
-    columns = HistoryColumns([IdSource("id", as_bytes=False)], None, key="shop")
+    columns = HistoryColumns([IdSource("id", as_bytes=False)], "time", key="shop")
 
     told = [(each.name, each.value, str(each.type)) for each in as_texts(found.constants, columns.texts)]
     assert told == [("shop", "007", "string"), ("n", "3", "int64")]

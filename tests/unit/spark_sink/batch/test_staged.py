@@ -19,10 +19,10 @@ LAST_MS = MOST_US // 1000
 LEAST = -(2**63)
 
 
-def staged(folder: Path, *timestamps: int) -> RecordBlock:
+def staged(folder: Path, *timestamps: int, values: list[bytes | None] | None = None) -> RecordBlock:
     """Return records with these timestamps, written and read."""
     keys: list[bytes | None] = [None] * len(timestamps)
-    values: list[bytes | None] = [b'{"id":"a"}'] * len(timestamps)
+    values = values or [b'{"id":"a"}'] * len(timestamps)
     block = TopicBlock(np.arange(7, 7 + len(values)), np.array(timestamps), keys, values)
     with TopicFile(folder / "t-0") as file:
         file.take(block)
@@ -44,3 +44,10 @@ def test_a_timestamp_that_is_no_date_is_out_of_range_and_the_others_of_its_block
     assert times.tolist() == [5000, *[NO_TIME] * 5, LAST_MS * 1000, NO_TIME]
     assert found.rows.tolist() == list(range(7, 15))
     assert found.beside.column("kafka_timestamp").null_count == 6
+
+
+def test_of_json_behind_five_bytes_the_json_is_kept_and_what_is_none_is_kept_whole(tmp_path: Path) -> None:
+    values = [b'\0\0\0\0\x0c {"id":"a"}', b"\0\0\0\0\x0cavro", b"\0{}", None, b'{"id":"b"}']
+    found = staged(tmp_path, *range(5), values=values)
+    assert [found.line(at) for at in range(5)] == [b' {"id":"a"}', *values[1:3], b"", values[4]]
+    assert found.missing.tolist() == [False, False, False, True, False]

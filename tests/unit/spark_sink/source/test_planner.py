@@ -32,8 +32,8 @@ def place(at: StreamPlanner, bounds: Mapping[int, tuple[int, int]]) -> SourcePla
     return SourcePlace.read(json.loads(json.dumps(at.end("t", "X", bounds).as_json())))
 
 
-def spans(at: StreamPlanner, begins: SourcePlace, ends: SourcePlace, **now: tuple[int, int]) -> list[object]:
-    return [tuple(each) for each in at.spans(begins, ends, lambda: answer(**now))]
+def spans(at: StreamPlanner, begins: SourcePlace, ends: SourcePlace) -> list[object]:
+    return [tuple(each) for each in at.spans(begins, ends)]
 
 
 def offsets_file(end: object) -> str:
@@ -56,7 +56,7 @@ def test_a_plan_without_a_partition_that_was_read_does_not_run_and_the_error_say
     lacks = place(again, answer(p0=(0, 110)))
 
     with pytest.raises(StopError, match=r"t:1 was read up to 100.*remove its plan.*folder `offsets`"):
-        again.spans(first, lacks, dict)
+        again.spans(first, lacks)
 
 
 def test_a_partition_that_has_lost_its_end_is_refused_or_read_on_from_there_where_loss_is_accepted() -> None:
@@ -67,7 +67,7 @@ def test_a_partition_that_has_lost_its_end_is_refused_or_read_on_from_there_wher
     with pytest.raises(StopError, match=r"t:0 ends at 60, and was read up to 100: it has lost its end"):
         place(running, after)
     with pytest.raises(StopError, match="lost its end"):
-        planner().spans(at, place(planner(), after), dict)
+        planner().spans(at, place(planner(), after))
     place(accepting, before)
     back = place(accepting, after)
     assert spans(accepting, back, place(accepting, answer(p0=(0, 70)))) == [(0, 60, 70)]
@@ -78,8 +78,8 @@ def test_where_an_added_partition_begins_is_in_the_plan_and_stays_when_retention
     before = place(running, answer(p0=(0, 100)))
     after = place(running, answer(p0=(0, 100), p1=(3, 50)))
 
-    planned = spans(running, before, after, p0=(0, 100), p1=(3, 50))
-    again = spans(planner(accept_loss=True), before, after, p0=(0, 100), p1=(60, 70))
+    planned = spans(running, before, after)
+    again = spans(planner(accept_loss=True), before, after)
     assert planned == again == [(0, 100, 100), (1, 3, 50)]
 
 
@@ -104,13 +104,6 @@ def test_a_stream_that_begins_at_the_ends_reads_an_added_partition_from_its_firs
 
     assert spans(running, BEGIN, before) == [(0, 100, 100)]
     assert spans(running, before, after) == [(0, 100, 120), (1, 0, 50)]
-
-
-def test_a_place_of_a_build_that_wrote_no_beginnings_of_added_partitions_is_read_as_it_was() -> None:
-    old = {"topic": "t", "id": "X", "began": {"0": 0}}
-    before, after = (SourcePlace.read({**old, "next": each}) for each in ({"0": 9}, {"0": 9, "1": 5}))
-
-    assert spans(planner(), before, after, p0=(0, 9), p1=(2, 5)) == [(0, 9, 9), (1, 2, 5)]
 
 
 def test_a_batch_that_is_read_again_for_what_was_not_counted_begins_where_the_source_began() -> None:
@@ -158,7 +151,7 @@ def test_a_trigger_that_asks_for_the_end_first_does_not_go_with_bounded_batches_
     with pytest.raises(StopError, match="max_offsets_per_trigger does not go with the trigger availableNow"):
         fresh.goes_on()
     with pytest.raises(StopError, match="max_offsets_per_trigger does not go with the trigger availableNow"):
-        over.spans(read, read, dict)
+        over.spans(read, read)
 
 
 @pytest.mark.parametrize("name", ["next", "topic", "began"])

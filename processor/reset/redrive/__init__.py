@@ -1,0 +1,1 @@
+"""Judges quarantined records of a stopped pipeline again."""

@@ -1,1 +1,0 @@
-"""Writes aggregates into Delta and Iceberg tables, exactly once by the log of the table itself."""

@@ -1,1 +1,0 @@
-"""Lets aggregates of one job that read the same topic read and parse it once."""

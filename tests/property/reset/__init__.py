@@ -1,0 +1,1 @@
+"""What must hold of a redrive for any stream and any moment at which it ends."""

@@ -1,0 +1,1 @@
+"""Tests of what ``seqmark audit`` finds, and of the rules that ``seqmark init`` writes by it."""
