@@ -2,5 +2,5 @@
 
 import os
 
-# Before anything imports `processor.wire.generation`, which looks once.
+# Before anything imports `processor.wire.decode`, which looks once.
 os.environ.setdefault("SEQMARK_TEST_BUFFERS", "1")

@@ -3,7 +3,7 @@
 Everything between the decoder and the output is here, in this order: read what the records are judged by, put
 aside what cannot be judged, judge the rest, encode what passes, write receipts for what is dropped. It awaits
 nothing, because the piece's columns lie in buffers that the next piece uses, of whichever slot
-(`processor.wire.generation`). What it returns holds nothing of them.
+(`processor.wire.decode`). What it returns holds nothing of them.
 
 Invariant: what stands before a record that cannot go on is judged and encoded as if the piece ended there. Only
 judging tells whether an id is known with other content, or how large a receipt is, and it cannot be taken back:
@@ -17,7 +17,7 @@ import logging
 import math
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Self, cast
 
 import numpy as np
 
@@ -27,7 +27,6 @@ from processor.engine.verdict import RECEIPTED, Fault, Verdict
 from processor.errors import RebuildError, StopBeforeError, StopError
 from processor.pipeline.collisions import CollisionWork
 from processor.pipeline.complaints import Complaints
-from processor.pipeline.passage import Passage
 from processor.pipeline.verdicts import VerdictPart
 from processor.wire.decode import Piece
 from processor.wire.encode import TooLargeError, equal_runs
@@ -43,6 +42,63 @@ if TYPE_CHECKING:
     from processor.judges.judge import Evidence, Judge
     from processor.pipeline.hop_kinds import HopKind
     from processor.wire.encode import EncodedBatch, Encoder
+
+# A pipeline with ``observe`` sends all that the sink takes as it came: what would be dropped leaves its receipt
+# and what would be quarantined a copy, and both say so. On a second hop a record that cannot be judged goes on,
+# whatever the config says by now: the hop before has left the copy, and else it would be nowhere but there.
+#
+# Invariant: nothing here changes what is judged, or what is remembered.
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """What goes on of one piece.
+
+    Attributes:
+        observes: Whether the pipeline does.
+        stops: Whether there is no quarantine, so that a worker stops before what should go there.
+        too_large: bool[n], which records the sink does not take as they came.
+        let_by: bool[n], which the hop before has let pass, though they cannot be judged.
+    """
+
+    observes: bool
+    stops: bool
+    too_large: NDArray[np.bool_]
+    let_by: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, kind: HopKind, fault: NDArray[np.uint8]) -> Self:
+        """Return that of a piece before it is judged; ``fault`` is uint8[n], `Fault` codes."""
+        too_large = fault == Fault.TOO_LARGE
+        let_by = (fault != 0) & ~too_large & (kind.upstream is not None)
+        return cls(kind.hop.pipeline.observe, kind.topics.quarantine is None, too_large, let_by)
+
+    def before(self, row: int) -> Self:
+        """Return that of the records before a row."""
+        return replace(self, too_large=self.too_large[:row], let_by=self.let_by[:row])
+
+    @property
+    def observed(self) -> NDArray[np.bool_] | None:
+        """bool[n], which records pass as they came whatever is judged; None: none."""
+        return ~self.too_large if self.observes else None
+
+    def aside(self, fault: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Return uint8[n], the faults of what goes into quarantine, or is stopped at where there is none."""
+        if self.observes and self.stops:
+            return np.where(self.too_large, fault, np.uint8(Fault.NONE))
+        return np.where(self.let_by, np.uint8(Fault.NONE), fault)
+
+    def pass_let_by(self, verdict: NDArray[np.uint8], fault: NDArray[np.uint8]) -> None:
+        """Have those that were let by count as passed: the hop before has counted why they cannot be judged."""
+        verdict[self.let_by] = Verdict.PASS
+        fault[self.let_by] = Fault.NONE
+
+    def stays(self, judged: ReceiptGrounds) -> NDArray[np.uint8]:
+        """Return uint8[n], 0: the record goes on."""
+        if not self.observes:
+            return judged.stays
+        return np.where(self.too_large, np.uint8(Verdict.QUARANTINE), np.uint8(Verdict.PASS))
+
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ import pytest
 
 from processor.engine.ids.bloom import snapshot
 from processor.state import scope_log
-from processor.state.ids import exact_log, offset_index, snapshots
+from processor.state.ids import bloom_log, exact_log, id_log
 
 if TYPE_CHECKING:
     import random
@@ -21,10 +21,10 @@ def small_sizes(dice: random.Random) -> Iterator[None]:
     """Draw them, as `tests/property/state/test_id_state_model.py` has them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exact_log, "ERASED_IDS", dice.choice((1, 100_000)))
-        patch.setattr(offset_index, "ENTRY_IDS", dice.choice((1, 100)))
+        patch.setattr(id_log, "ENTRY_IDS", dice.choice((1, 100)))
         patch.setattr(snapshot, "PIECE_WORDS", 8)
-        patch.setattr(snapshots, "BYTES_AN_ID", dice.choice((1, 64)))
-        patch.setattr(snapshots, "BYTES_A_COMMIT", 200)
-        patch.setattr(snapshots, "LEAST_IDS", 0)
+        patch.setattr(bloom_log, "BYTES_AN_ID", dice.choice((1, 64)))
+        patch.setattr(bloom_log, "BYTES_A_COMMIT", 200)
+        patch.setattr(bloom_log, "LEAST_IDS", 0)
         patch.setattr(scope_log, "WRITE_EVERY_S", dice.choice((0.0, 1.0, 5.0)))
         yield

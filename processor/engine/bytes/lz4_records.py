@@ -4,7 +4,7 @@ Records of a topic are of one form: members of the same names in the same order,
 width. So what repeats stands in the record before, at the same distance from its beginning, and where widths
 differ, at the same quotation mark. 64 bytes are compared at once, and the runs that are equal are found in the
 word of bits that this makes. For the records of the benchmark that takes a third of the library's time, for an
-output a tenth larger; free text it hardly compresses at all (`processor.wire.lz4_choice` says when it is used).
+output a tenth larger; free text it hardly compresses at all (`processor.wire.encode` says when it is used).
 
 The form of a block is drawn in `processor.engine.bytes.lz4_block`. Its end, as lz4_Block_format.md has it: the
 last 5 bytes are literals, and no match begins in the last 12.

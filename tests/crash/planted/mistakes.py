@@ -111,7 +111,7 @@ MISTAKES = (
     ),
     Mistake(
         "a worker that may not show receipts explains with keys and values",
-        "processor/commands/run/page_answers.py",
+        "processor/commands/run/worker.py",
         "    contents = settings.worker.web_receipts\n",
         "    contents = True\n",
         "tests/broker/worker/test_web_answers.py::"
@@ -1257,7 +1257,7 @@ MISTAKES = (
     ),
     Mistake(
         "the least of what escapes takes each duplicate for one that was drawn by itself",
-        "processor/judges/escapes/estimate.py",
+        "processor/judges/escapes/gauge.py",
         "(2 * before + 1)",
         "(0 * before + 1)",
         "tests/unit/pipeline/test_escapes.py::"
@@ -1368,7 +1368,7 @@ MISTAKES = (
     ),
     Mistake(
         "what was observed on its way through a route is kept back once the pipeline drops",
-        "processor/pipeline/passage.py",
+        "processor/pipeline/piece.py",
         "& (kind.upstream is not None)\n",
         "& (kind.upstream is not None and kind.hop.pipeline.observe)\n",
         "tests/unit/pipeline/test_observe.py::"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from processor.engine.ids.clock import NEVER
 from processor.engine.verdict import Verdict
-from processor.state.ids import exact_log, offset_index
+from processor.state.ids import exact_log, id_log
 from tests.property.state.test_id_state_model import ENDS, Step, go_through
 from tests.support.judges.id_state import AHEAD_MS, NOW_MS, Came, IdPartition
 from tests.support.suite.examples import examples
@@ -81,7 +81,7 @@ def test_verdicts_owners_and_expiries_are_the_dictionarys_wherever_it_is_killed_
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exact_log, "ERASED_IDS", erased_ids)
-        patch.setattr(offset_index, "ENTRY_IDS", 1 + erased_ids // 1000)
+        patch.setattr(id_log, "ENTRY_IDS", 1 + erased_ids // 1000)
         counted = {"fingerprint": {"of": "bytes"}, "on_collision": on_collision}
         partition = IdPartition(window=window_ms, refresh=refresh, **counted)
         model = VariantDictionary(window_ms, refresh=refresh, remembers=on_collision == "pass")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from processor.engine.ids.bloom import snapshot
 from processor.engine.ids.clock import NEVER
 from processor.engine.verdict import Verdict
-from processor.state.ids import exact_log, offset_index, snapshots
+from processor.state.ids import bloom_log, exact_log, id_log
 from processor.state.kv.store import MemoryStore
 from schemas.changelog.position import Origin
 from tests.support.judges.id_state import AHEAD_MS, NOW_MS, Came, IdPartition
@@ -173,7 +173,7 @@ def test_verdicts_owners_and_expiries_are_the_dictionarys_wherever_it_is_killed_
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exact_log, "ERASED_IDS", erased_ids)
-        patch.setattr(offset_index, "ENTRY_IDS", 1 + erased_ids // 1000)
+        patch.setattr(id_log, "ENTRY_IDS", 1 + erased_ids // 1000)
         partition = IdPartition(window=window_ms, refresh=refresh)
         script = [
             step._replace(then="reset") if step.then == "without disk" and n % 2 else step
@@ -198,12 +198,12 @@ def test_bloom_filters_judge_as_the_dictionary_wherever_they_are_killed_and_rest
     every: tuple[int, int],
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(offset_index, "ENTRY_IDS", every[0])
+        patch.setattr(id_log, "ENTRY_IDS", every[0])
         # A snapshot now and then, or with each commit; of several pieces: most are killed in the middle.
-        patch.setattr(snapshots, "BYTES_AN_ID", every[1])
+        patch.setattr(bloom_log, "BYTES_AN_ID", every[1])
         patch.setattr(snapshot, "PIECE_WORDS", 8)
-        patch.setattr(snapshots, "BYTES_A_COMMIT", 200)
-        patch.setattr(snapshots, "LEAST_IDS", 0)
+        patch.setattr(bloom_log, "BYTES_A_COMMIT", 200)
+        patch.setattr(bloom_log, "LEAST_IDS", 0)
         # No id is a false positive, whatever the seed.
         bloom = {"bucket": bucket_ms, "expected_per_bucket": 64, "false_positive_rate": 1e-12}
         partition = IdPartition(window=window_ms, refresh=refresh, backend="bloom", bloom=bloom)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from processor.state.ids import offset_index
+from processor.state.ids import id_log
 from processor.state.kv.store import MemoryStore
 from processor.verify.unproved import KnownClock
 from tests.support.judges.id_rules import IdRules
@@ -94,7 +94,7 @@ def rules_of(time: str, *, refresh: bool) -> IdRules:
 def _few_places() -> object:
     """Let each commit have a place of its own, so that what is expired is deleted at once."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(offset_index, "ENTRY_IDS", 1)
+        patch.setattr(id_log, "ENTRY_IDS", 1)
         yield
 
 

@@ -17,10 +17,9 @@ from processor.engine.bytes.lz4_block import inflate_frame
 from processor.engine.bytes.lz4_records import block_bound, deflate_block
 from processor.engine.bytes.varints import as_varint, sized
 from processor.engine.jit import COMPILES
-from processor.wire import lz4, lz4_choice
+from processor.wire import encode, lz4
 from processor.wire.codec import Codec
-from processor.wire.encode import Encoders
-from processor.wire.lz4_choice import FEWEST_RECORDS, Deflater
+from processor.wire.encode import FEWEST_RECORDS, Deflater, Encoders
 from tests.support.suite.examples import examples
 from tests.support.wire.batches import DECODER, LZ4, by_aiokafka, chunk, simple
 
@@ -173,7 +172,7 @@ def test_a_topic_whose_records_change_is_found_out_within_64_batches() -> None:
     chosen = [deflater.by_kernel]
 
     for note in (40, 0):
-        for _ in range(lz4_choice.EVERY):
+        for _ in range(encode.EVERY):
             data, frame = frame_of(deflater, clicks(200, note=note))
             assert bytes(cramjam.lz4.decompress(frame)) == data
         chosen.append(deflater.by_kernel)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from processor.demo.hours import HOUR_MS, StreamSums, compare_hours
 from processor.demo.script import DemoResult
+from processor.demo.stream import HOUR_MS, StreamSums, compare_hours
 
 if TYPE_CHECKING:
-    from processor.demo.hours import Amounts, Key
+    from processor.demo.stream import Amounts, Key
     from processor.kafka.plain.consumer import Seen
 
 # Hour, campaign, user, hundredths, whether it passes, kind.

@@ -12,7 +12,7 @@ import pytest
 from processor.demo.script import DemoFolder, DemoScript, worth_telling
 from processor.errors import StopError
 from processor.ops.metrics import Metrics
-from processor.worker import compiling as worker
+from processor.worker import app as worker
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -20,7 +20,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 from processor.broker.ports import HOST
 from processor.kafka.protocol.connections import BrokerClient, Connection
 from processor.kafka.protocol.requests import NO_TAGS, FetchByIdRequest
-from processor.kafka.transactions.produce_request import BatchesRequest
+from processor.kafka.transactions.producer import BatchesRequest
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

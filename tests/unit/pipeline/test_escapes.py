@@ -12,8 +12,7 @@ from processor.engine.ids.passes import Passes
 from processor.engine.verdict import Verdict
 from processor.judges.escapes import gauge as of_gauge
 from processor.judges.escapes.drawing import Drawn, Span
-from processor.judges.escapes.estimate import EscapeEstimate
-from processor.judges.escapes.gauge import EscapeGauge
+from processor.judges.escapes.gauge import EscapeEstimate, EscapeGauge
 from processor.judges.escapes.sampler import IdSampler
 from processor.ops.escaped import EscapeReason
 from tests.support.judges.escapes import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from processor.pipeline import marks
+from processor.pipeline import slot_pipeline
 from processor.pipeline.ports import RouteTopics, Topics
 from processor.state.belonging import named
 from schemas.changelog.marks import MARK_KEY, IndexMark
@@ -54,7 +54,7 @@ def test_a_mark_says_how_far_its_commit_had_come_and_where_the_outputs_ended() -
 def test_there_is_one_mark_a_partition_and_second_and_one_more_for_many_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(marks, "EVERY_RECORDS", 4)
+    monkeypatch.setattr(slot_pipeline, "EVERY_RECORDS", 4)
     slot, later = clocked(marked=2, partitions=3)
     for number in range(10):
         for partition in range(3):
@@ -66,7 +66,7 @@ def test_there_is_one_mark_a_partition_and_second_and_one_more_for_many_records(
     assert [mark.next_offset for mark in written(slot)] == [1, 5, 9]
     assert [mark.next_offset for mark in written(slot, 1)] == [1, 5, 9]
     assert written(slot, 2) == []  # the index has two partitions
-    monkeypatch.setattr(marks, "EVERY_S", 1000.0)
+    monkeypatch.setattr(slot_pipeline, "EVERY_S", 1000.0)
     for number in range(10, 14):
         slot.take(came(number, start=number))
         slot.commit()

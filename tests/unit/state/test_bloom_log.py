@@ -10,7 +10,7 @@ import pytest
 from processor.engine.ids.bloom import snapshot as bloom_snapshot
 from processor.engine.verdict import Verdict
 from processor.errors import StopError
-from processor.state.ids import offset_index, snapshots
+from processor.state.ids import bloom_log, id_log
 from processor.state.kv.store import MemoryStore
 from processor.state.restore import restore
 from schemas.changelog.bloom import PIECE_KIND, SNAPSHOT_KEY, BloomSnapshot, KeptFilter
@@ -30,9 +30,9 @@ EACH = 100
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut filters of some KB into pieces, so that a snapshot takes several commits."""
     monkeypatch.setattr(bloom_snapshot, "PIECE_WORDS", 128)
-    monkeypatch.setattr(snapshots, "BYTES_A_COMMIT", 2048)
-    monkeypatch.setattr(snapshots, "LEAST_IDS", 0)
-    monkeypatch.setattr(offset_index, "ENTRY_IDS", EACH)
+    monkeypatch.setattr(bloom_log, "BYTES_A_COMMIT", 2048)
+    monkeypatch.setattr(bloom_log, "LEAST_IDS", 0)
+    monkeypatch.setattr(id_log, "ENTRY_IDS", EACH)
 
 
 def ids(start: int, stop: int, timestamp: int = NOW_MS) -> list[Came]:

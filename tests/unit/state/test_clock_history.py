@@ -8,7 +8,7 @@ from processor.engine.ids.clock import NEVER
 from processor.engine.verdict import Verdict
 from processor.errors import StopError
 from processor.judges import ids as judges_ids
-from processor.state.ids import offset_index
+from processor.state.ids import id_log
 from processor.state.kv.store import MemoryStore
 from schemas.changelog.clock import NO_LIMIT
 from schemas.changelog.ids import ID_BLOCK_KIND, IDS_KEY, ORIGIN_COPY_KEY, IdState
@@ -42,7 +42,7 @@ def moved_on(partition: IdPartition, commits: int) -> None:
 @pytest.fixture(autouse=True)
 def _few_places(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each commit have a place of its own, so that every expired one is deleted."""
-    monkeypatch.setattr(offset_index, "ENTRY_IDS", EACH)
+    monkeypatch.setattr(id_log, "ENTRY_IDS", EACH)
 
 
 def test_where_timestamps_alone_move_the_clock_all_is_known_whatever_was_deleted() -> None:

@@ -13,7 +13,7 @@ from processor.engine.ids.block import decode_pages
 from processor.engine.verdict import Verdict
 from processor.errors import RebuildError, StopError
 from processor.state.changelog import read_head
-from processor.state.ids import exact_log, offset_index
+from processor.state.ids import exact_log, id_log
 from processor.state.kv.store import MemoryStore
 from processor.state.restore import restore
 from schemas.changelog.ids import (
@@ -58,7 +58,7 @@ def filled(commits: int = 5, window_ms: int = HOUR_MS) -> IdPartition:
 @pytest.fixture
 def few_places(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each commit have a place of its own."""
-    monkeypatch.setattr(offset_index, "ENTRY_IDS", EACH)
+    monkeypatch.setattr(id_log, "ENTRY_IDS", EACH)
 
 
 def content(partition: IdPartition) -> dict[bytes, bytes]:
@@ -292,7 +292,7 @@ def test_what_commits_without_ids_leave_is_deleted_too(
     monkeypatch: pytest.MonkeyPatch,
     disk: bool,  # noqa: FBT001 - a parameter
 ) -> None:
-    monkeypatch.setattr(offset_index, "ENTRY_RECORDS", 10)
+    monkeypatch.setattr(id_log, "ENTRY_RECORDS", 10)
     partition = IdPartition(window=1, on_missing="pass")
 
     def pass_unjudged() -> int:

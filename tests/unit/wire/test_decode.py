@@ -11,9 +11,8 @@ import pytest
 
 from processor.engine.batch import columns as kernels
 from processor.wire import decode, encode
-from processor.wire.decode import LONG_BYTES, MAX_INFLATED_BYTES, UndecodableError
+from processor.wire.decode import LONG_BYTES, MAX_INFLATED_BYTES, POISON, UndecodableError
 from processor.wire.encode import RUN_BYTES, EncodedBatch, TooLargeError, plain_batch
-from processor.wire.generation import POISON
 from tests.support.wire import batches
 from tests.support.wire.batches import (
     CODECS,

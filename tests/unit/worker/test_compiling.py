@@ -16,7 +16,7 @@ from processor.engine import jit
 from processor.ops.metrics import Metrics, State
 from processor.pipeline import warm as warm_up
 from processor.pipeline.warm import warm
-from processor.worker import compiling
+from processor.worker import app
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -31,7 +31,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp
     # Where it is noted what is kept: kernels are read from where they were.
     monkeypatch.setattr(jit, "FOLDER", tmp_path)
     monkeypatch.setattr(jit, "SHIPPED", None)
-    monkeypatch.setattr(compiling, "LOOK_S", 0.01)
+    monkeypatch.setattr(app, "LOOK_S", 0.01)
 
 
 def test_compiling_is_shown_and_said_while_the_event_loop_goes_on(
@@ -46,11 +46,11 @@ def test_compiling_is_shown_and_said_while_the_event_loop_goes_on(
         progress(5, 28)
         assert seen.wait(60)
 
-    monkeypatch.setattr(compiling, "warm", compiles)
-    monkeypatch.setattr(compiling, "compiled", lambda: kernels[0])
+    monkeypatch.setattr(app, "warm", compiles)
+    monkeypatch.setattr(app, "compiled", lambda: kernels[0])
 
     async def run() -> None:
-        work = asyncio.ensure_future(compiling.compile_kernels({"watermark"}, metrics))
+        work = asyncio.ensure_future(app.compile_kernels({"watermark"}, metrics))
         while metrics.doing.total == 0:  # noqa: ASYNC110 - what operators see tells nobody
             await asyncio.sleep(0.01)
         seen.set()
@@ -71,7 +71,7 @@ def test_a_start_that_loads_kernels_says_nothing(
 ) -> None:
     warm(["watermark"])
     monkeypatch.setattr(warm_up, "_WARM", set())  # as a process that begins
-    asyncio.run(compiling.compile_kernels(["watermark"], Metrics()))
+    asyncio.run(app.compile_kernels(["watermark"], Metrics()))
     assert caplog.records == []
 
 
@@ -79,9 +79,9 @@ def test_what_fails_in_the_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> 
     def compiles(_modes: Collection[str], _progress: Callable[[int, int], None]) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(compiling, "warm", compiles)
+    monkeypatch.setattr(app, "warm", compiles)
     with pytest.raises(MemoryError):
-        asyncio.run(compiling.compile_kernels(["watermark"], Metrics()))
+        asyncio.run(app.compile_kernels(["watermark"], Metrics()))
 
 
 _HOLDER = """
@@ -98,15 +98,15 @@ def test_of_several_first_workers_one_compiles_and_the_others_wait_and_say_so(
 ) -> None:
     # The real work takes a minute of two cores, where its result is not on the disk.
     done, metrics = list[str](), Metrics()
-    monkeypatch.setattr(compiling, "warm", lambda modes, _progress: done.extend(modes))
+    monkeypatch.setattr(app, "warm", lambda modes, _progress: done.extend(modes))
     command = [sys.executable, "-c", _HOLDER, str(tmp_path / warm_up.LOCK)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as first:
         assert first.stdout is not None
         first.stdout.readline()
 
         async def run() -> None:
-            work = asyncio.ensure_future(compiling.compile_kernels({"watermark"}, metrics))
-            while metrics.doing.text != compiling.WAITING:  # noqa: ASYNC110 - what operators see tells nobody
+            work = asyncio.ensure_future(app.compile_kernels({"watermark"}, metrics))
+            while metrics.doing.text != app.WAITING:  # noqa: ASYNC110 - what operators see tells nobody
                 await asyncio.sleep(0.01)
             assert done == []
             first.kill()
@@ -115,7 +115,7 @@ def test_of_several_first_workers_one_compiles_and_the_others_wait_and_say_so(
         asyncio.run(run())
 
         assert done == ["watermark"]
-        assert [record.getMessage() for record in caplog.records] == [compiling.WAITING]
+        assert [record.getMessage() for record in caplog.records] == [app.WAITING]
     with (tmp_path / warm_up.LOCK).open() as another:
         fcntl.flock(another, fcntl.LOCK_EX)
-        asyncio.run(compiling.compile_kernels({"watermark"}, metrics))  # what is kept already is only loaded
+        asyncio.run(app.compile_kernels({"watermark"}, metrics))  # what is kept already is only loaded

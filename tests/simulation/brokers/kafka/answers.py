@@ -311,7 +311,7 @@ def _offset(log: MemoryLog, when: int, isolation: int) -> tuple[int, int]:
 
 
 def _produced(content: bytes) -> Iterator[tuple[TopicPartition, bytes]]:
-    """Read the batches of a produce request, as `processor.kafka.transactions.produce_request` draws it."""
+    """Read the batches of a produce request, as `processor.kafka.transactions.producer` draws it."""
     at = 2 + max(struct.unpack_from(">h", content)[0], 0) + 6
     (topics,) = struct.unpack_from(">i", content, at)
     at += 4

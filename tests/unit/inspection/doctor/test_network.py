@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from processor.inspection.doctor.network import go, judge_versions
+from processor.inspection.doctor.examine import go, judge_versions
 from processor.inspection.findings import Finding, Findings, Level
 from processor.kafka.options import client_options
 from processor.kafka.protocol.refusal import Approach

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from processor.inspection.status import quarantine
+from processor.inspection.status.ask import DETAIL, ERROR, HOUR_MS, SOURCE, QuarantineReader, tallied
 from processor.inspection.status.facts import QuarantineLook
-from processor.inspection.status.quarantine import DETAIL, ERROR, SOURCE, QuarantineReader, tallied
 from processor.kafka.client import TopicPartition
 from processor.kafka.offsets import bounds
 from processor.wire.quarantine import OURS
@@ -97,7 +96,7 @@ class Records:
         return found
 
 
-def look_at(count: int, reader: Records, now_ms: int = quarantine.HOUR_MS) -> QuarantineLook:
+def look_at(count: int, reader: Records, now_ms: int = HOUR_MS) -> QuarantineLook:
     world, tp = WorldClient(), TopicPartition("q", 0)
     world.put("q", *[(None, b"", n, ()) for n in range(count)])
     client: Any = world
@@ -123,6 +122,6 @@ def test_where_large_records_are_too_many_to_be_read_the_newest_are_and_the_look
 
 
 def test_what_was_cut_of_older_records_alone_is_not_said_of_the_last_hour() -> None:
-    found = look_at(200, Records(4_000_000), now_ms=2 * quarantine.HOUR_MS)
+    found = look_at(200, Records(4_000_000), now_ms=2 * HOUR_MS)
 
     assert (found.recent, found.cut, found.tallies[0].example.offset) == (0, False, 199)

@@ -8,7 +8,7 @@ import pytest
 from aiokafka.errors import IncompatibleBrokerVersion
 from aiokafka.protocol.produce import ProduceRequest
 
-from processor.kafka.transactions.produce_request import BatchesRequest
+from processor.kafka.transactions.producer import BatchesRequest
 
 
 def sent(request: Any, version: int) -> bytes:
