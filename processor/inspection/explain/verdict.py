@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from processor.engine.verdict import Fault
 from processor.inspection.explain.earlier import EarlierRuns, infer
-from processor.inspection.explain.lookup.clean import Sought
+from processor.inspection.explain.lookup.clean import PassedForm, Sought
 from processor.inspection.explain.lookup.eras import noun
 from processor.inspection.explain.lookup.log import Missing, shown
 from processor.inspection.explain.lookup.patience import patiently
@@ -282,8 +282,8 @@ class VerdictFinder:
         if case.record is None:
             return
         observed = story.observed
-        action, new_id = (None, None) if observed else (story.grounds.action, story.grounds.new_id)
-        story.clean = await self.records.place(case, Sought(shown(case.source, case.record), action, new_id))
+        form = PassedForm.of(story.grounds.action, story.grounds.new_id, observed=observed)
+        story.clean = await self.records.place(case, Sought(shown(case.source, case.record), form))
         if story.clean is None:
             await self._not_there(
                 story, case, f"its {'receipt' if observed else 'note'} says that it passed, and"
