@@ -17,6 +17,7 @@ from processor.inspection.explain.lookup.log import Missing, shown
 from processor.inspection.explain.lookup.marked import LATE_MS, MarkLookup
 from processor.inspection.explain.lookup.verdict_lookup import VerdictLookup
 from processor.inspection.explain.story import EarlierAnswer, JudgedBy, Outcome
+from processor.inspection.read.sentences import time_text
 from processor.kafka.client import TopicPartition
 from processor.wire.quarantine import QuarantineIndex, QuarantineNote, own_quarantined
 from processor.wire.receipt_values import ReceiptValue, RecordRef, own_receipts
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from processor.inspection.explain.story import Story
     from processor.inspection.marks import MarkFrame
     from processor.kafka.client import Client
+    from processor.kafka.offsets import Bounds
     from processor.wire.quarantine import PlacedNote
     from schemas.config import Pipeline, Settings
 
@@ -391,6 +393,13 @@ class RecordFinder:
         run = RunOf(case.source, own, case.begin(topic))
         tps = (TopicPartition(topic, number) for number in numbers)
         return [(tp, run) for tp in tps if tp in case.facts.bounds]
+
+    async def say_removed(self, story: Story, tp: TopicPartition, limits: Bounds) -> None:
+        """Put into a story where a partition begins from which a record has been removed."""
+        first = await self.log.first_time(tp, limits.start, limits.stable)
+        since = "" if first is None else f", of {time_text(first)}"
+        story.earliest = limits.start, first
+        story.why = f"{tp.topic}:{tp.partition} begins at offset {limits.start} now{since}"
 
     @staticmethod
     def say_receipt(story: Story, said: ReceiptValue) -> None:
