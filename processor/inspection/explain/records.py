@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from processor.errors import StopError
 from processor.inspection.explain.case import SourceCase
-from processor.inspection.explain.lookup.clean import Bracket, CleanLog, PassedForm, Sought
+from processor.inspection.explain.lookup.clean import AS_IT_CAME, Bracket, CleanLog, PassedForm, Sought
 from processor.inspection.explain.lookup.eras import EraFinder, is_to_come
 from processor.inspection.explain.lookup.evidence import EvidenceReader
 from processor.inspection.explain.lookup.finder import EntryFinder, RunOf, entry_span
@@ -17,6 +17,7 @@ from processor.inspection.explain.lookup.log import Missing, shown
 from processor.inspection.explain.lookup.marked import LATE_MS, MarkLookup
 from processor.inspection.explain.lookup.verdict_lookup import VerdictLookup
 from processor.inspection.explain.story import EarlierAnswer, JudgedBy, Outcome
+from processor.inspection.read.sentences import time_text
 from processor.kafka.client import TopicPartition
 from processor.wire.quarantine import QuarantineIndex, QuarantineNote, own_quarantined
 from processor.wire.receipt_values import ReceiptValue, RecordRef, own_receipts
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from processor.inspection.explain.story import Story
     from processor.inspection.marks import MarkFrame
     from processor.kafka.client import Client
+    from processor.kafka.offsets import Bounds
     from processor.wire.quarantine import PlacedNote
     from schemas.config import Pipeline, Settings
 
@@ -150,16 +152,14 @@ class RecordFinder:
         other = replace(case, offset=offset, record=None)
         if (receipt := await self.receipt(other)) is not None:
             said = receipt[1]
-            if not said.passed:
-                return False
-            return PassedForm() if said.observed else PassedForm.of(said.action, said.new_id)
+            return PassedForm.of(said.action, said.new_id, observed=said.observed) if said.passed else False
         if (copy := await self.copy(other)) is not None:
             again = copy[1].observed or await self.redriven(other, copy[0]) is not None
-            return PassedForm() if again else False
+            return AS_IT_CAME if again else False
         return (
             None
             if case.pipeline.duplicates is None or other.elsewhere(case.pipeline.duplicates)
-            else PassedForm()
+            else AS_IT_CAME
         )
 
     async def earlier(self, case: SourceCase, *, surely: bool) -> list[tuple[EarlierAnswer, Entry]]:
@@ -246,8 +246,8 @@ class RecordFinder:
     def edited(case: SourceCase, said: ReceiptValue) -> Sought:
         """Return what a record looks like in the clean topic by its receipt or note; the record is retained."""
         assert case.record is not None  # noqa: S101 - the caller looked
-        action, new_id = (None, None) if said.observed else (said.action, said.new_id)
-        return Sought(shown(case.source, case.record), action, new_id)
+        form = PassedForm.of(said.action, said.new_id, observed=said.observed)
+        return Sought(shown(case.source, case.record), form)
 
     async def place(self, case: SourceCase, sought: Sought | None = None) -> RecordRef | None:
         """Return where a record that the run of now let pass stands in the clean topic; None: nowhere."""
@@ -313,30 +313,20 @@ class RecordFinder:
 
     async def _marked(self, case: SourceCase, tp: TopicPartition) -> Bracket:
         """Return what marks say of where a record's neighbours stand."""
-        wide = self._wide(case, tp)
-        frame = await self._frame(case)
-        if frame is None:
+        wide, frame = self._wide(case, tp), await self._frame(case)
+        before, after = (None, None) if frame is None else (frame.before, frame.after)
+        routed = case.pipeline.routed
+        if before is not None:
+            at = before.ends.sink
+            if routed:
+                at = (await self.marks.ends_before(case.pipeline, tp.partition, before.time_ms)).sink
+            if routed or at >= 0:
+                source_from, clean_from = max(wide.source_from, before.next_offset), max(wide.clean_from, at)
+                wide = wide._replace(source_from=source_from, clean_from=clean_from)
+        if routed or frame is None or after is None or after.since_ms != frame.since_ms or after.ends.sink < 0:
             return wide
-        before, after = frame.before, frame.after
-        if case.pipeline.routed:
-            if before is None:
-                return wide
-            at = (await self.marks.ends_before(case.pipeline, tp.partition, before.time_ms)).sink
-            return wide._replace(
-                source_from=max(wide.source_from, before.next_offset), clean_from=max(wide.clean_from, at)
-            )
-        if before is not None and before.ends.sink >= 0:
-            wide = wide._replace(
-                source_from=max(wide.source_from, before.next_offset),
-                clean_from=max(wide.clean_from, before.ends.sink),
-            )
-        if after is not None and after.since_ms == frame.since_ms and after.ends.sink >= 0:
-            wide = wide._replace(
-                source_to=after.next_offset,
-                clean_to=min(wide.clean_to, after.ends.sink),
-                tight=before is not None,
-            )
-        return wide
+        clean_to = min(wide.clean_to, after.ends.sink)
+        return wide._replace(source_to=after.next_offset, clean_to=clean_to, tight=before is not None)
 
     async def framed(self, case: SourceCase, tp: TopicPartition) -> Bracket | None:
         """Return what marks of the run of now say, as `_marked`; None: there are none for the record."""
@@ -403,6 +393,13 @@ class RecordFinder:
         run = RunOf(case.source, own, case.begin(topic))
         tps = (TopicPartition(topic, number) for number in numbers)
         return [(tp, run) for tp in tps if tp in case.facts.bounds]
+
+    async def say_removed(self, story: Story, tp: TopicPartition, limits: Bounds) -> None:
+        """Put into a story where a partition begins from which a record has been removed."""
+        first = await self.log.first_time(tp, limits.start, limits.stable)
+        since = "" if first is None else f", of {time_text(first)}"
+        story.earliest = limits.start, first
+        story.why = f"{tp.topic}:{tp.partition} begins at offset {limits.start} now{since}"
 
     @staticmethod
     def say_receipt(story: Story, said: ReceiptValue) -> None:

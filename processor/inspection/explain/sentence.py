@@ -95,8 +95,8 @@ def _of_sequence(story: Story, contents: _Contents) -> str:
     mine, marked = (f" {own}", f" {mark}") if numbers else ("", "")
     behind = f"its sequence{mine} was not above the sequence watermark{marked}"
     over = f"its epoch {f'{epoch_text(epoch)} ' if contents else ''}was over, {begun(epoch)} had begun"
-    ended = epoch is not None and own is not None and mark is not None and own > mark
-    return f"late: {late_why(behind, over, ended=ended, either=epoch is not None and story.wraps)}{by}"
+    above = own is not None and mark is not None and own > mark
+    return f"late: {late_why(behind, over, epoch, above=above, wraps=story.wraps)}{by}"
 
 
 def _with(story: Story) -> str:

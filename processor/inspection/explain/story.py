@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from processor.errors import EXIT_DONE, EXIT_FAILED, EXIT_VIOLATION
 
 if TYPE_CHECKING:
+    from processor.kafka.offsets import Bounds
     from processor.wire.quarantine import QuarantineNote
     from processor.wire.receipt_values import Epoch, ReceiptValue, RecordRef
 
@@ -240,6 +241,15 @@ class Story:
     def all_elsewhere(self) -> str:
         """Return the topics that something of it was written to, where they are not those of now."""
         return " and ".join(self.elsewhere[each] for each in ("sink", "duplicates") if each in self.elsewhere)
+
+    def is_to_come(self, ref: RecordRef, limits: Bounds) -> bool:
+        """Whether a position is not to be read yet; this says why then."""
+        if ref.offset >= limits.end:
+            self.outcome = Outcome.NOT_THERE_YET
+            self.why = f"{ref.topic}:{ref.partition} ends before offset {limits.end}"
+        elif ref.offset >= limits.stable:
+            self.why = "a transaction is open there, and its end decides whether there is a record at all"
+        return ref.offset >= limits.stable
 
     def contradict(self, problem: str) -> None:
         """Note that the topics do not hold what the rules say."""

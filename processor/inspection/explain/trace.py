@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from processor.inspection.explain.lookup.log import Missing, shown
-from processor.inspection.explain.lookup.patience import patiently
 from processor.inspection.explain.story import Outcome, Story
 from processor.inspection.explain.twice import TwiceFinder
-from processor.inspection.read.sentences import time_text
+from processor.inspection.explain.verdict import patiently
 from processor.kafka.client import TopicPartition
 from processor.kafka.offsets import bounds
 from processor.kafka.topics.plan import Purpose
@@ -81,16 +80,12 @@ class Tracer:
 
     async def _record(self, story: Story, tp: TopicPartition, limits: Bounds) -> Columns | None:
         """Return the record; None: there is none, and the story says why."""
-        offset, name = story.asked.offset, f"{tp.topic}:{tp.partition}"
-        if offset >= limits.end:
-            story.outcome, story.why = Outcome.NOT_THERE_YET, f"{name} ends before offset {limits.end}"
-        elif offset >= limits.stable:
-            story.why = "a transaction is open there, and its end decides whether there is a record at all"
-        elif offset < limits.start:
-            first = await self.records.log.first_time(tp, limits.start, limits.stable)
-            since = "" if first is None else f", of {time_text(first)}"
-            story.outcome, story.earliest = Outcome.NOT_RETAINED, (limits.start, first)
-            story.why = f"{name} begins at offset {limits.start} now{since}"
+        offset = story.asked.offset
+        if story.is_to_come(story.asked, limits):
+            return None
+        if offset < limits.start:
+            story.outcome = Outcome.NOT_RETAINED
+            await self.records.say_removed(story, tp, limits)
         else:
             found = await self.records.log.record(tp, offset, limits.stable)
             if not isinstance(found, Missing):

@@ -1,33 +1,34 @@
 """Finds out what became of one record of a source.
 
 It is looked for in the order in which a worker writes: a receipt, a copy in quarantine, the clean topic. In
-exactly one of them it must be, if it was judged: what is in none, or in two, contradicts the rules. Before
-that is said it is looked at again: the end of a transaction reaches one partition after another.
+exactly one of them it must be, if it was judged: what is in none, or in two, contradicts the rules.
 
 Of a pipeline that writes verdicts alone the verdict record says it, and receipt and copy have to agree.
 """
 
 from __future__ import annotations
 
+import asyncio
+import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from processor.engine.verdict import Fault
 from processor.inspection.explain.earlier import EarlierRuns, infer
-from processor.inspection.explain.lookup.clean import Sought
+from processor.inspection.explain.lookup.clean import PassedForm, Sought
 from processor.inspection.explain.lookup.eras import noun
 from processor.inspection.explain.lookup.log import Missing, shown
-from processor.inspection.explain.lookup.patience import patiently
 from processor.inspection.explain.lookup.verdict_lookup import DamagedVerdictError
 from processor.inspection.explain.owner import OwnerFinder
 from processor.inspection.explain.story import JudgedBy, Outcome
 from processor.inspection.explain.twice import TwiceFinder
-from processor.inspection.read.sentences import time_text
 from processor.kafka.client import TopicPartition
 from processor.kafka.topics.plan import repartition_topic
 from processor.wire.receipt_values import COLLISION
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from processor.inspection.explain.case import SourceCase
     from processor.inspection.explain.lookup.verdict_lookup import SaidVerdict
     from processor.inspection.explain.records import RecordFinder
@@ -35,6 +36,30 @@ if TYPE_CHECKING:
     from processor.wire.quarantine import QuarantineNote
     from processor.wire.receipt_values import ReceiptValue, RecordRef
     from schemas.config import Pipeline
+
+PATIENCE_S = 3.0
+"""For how long what must be there may stay invisible, as `seqmark verify` has it."""
+POLL_S = 0.1
+
+
+async def patiently(look: Callable[[], Awaitable[tuple[Story, bool]]], forget: Callable[[], None]) -> Story:
+    """Return the first story without a contradiction; else the last one.
+
+    The end of a transaction reaches one partition after another, and a running worker goes on between two
+    requests. So what is missing, or is there too soon, is looked at again, as long as `seqmark verify` waits.
+
+    Args:
+        look: Returns what became of a record, and whether all that was written is to be seen.
+        forget: Called before another look: what was asked of the brokers is to be asked again.
+    """
+    begun = time.monotonic()
+    while True:
+        story, settled = await look()
+        waited_s = time.monotonic() - begun
+        if not story.problems or waited_s > (2 * POLL_S if settled else PATIENCE_S):
+            return story
+        await asyncio.sleep(POLL_S)
+        forget()
 
 
 @dataclass
@@ -74,12 +99,7 @@ class VerdictFinder:
         limits = case.facts.bounds[case.source]
         story.position = case.facts.position
         settled = case.facts.settled
-        if source.offset >= limits.end:
-            story.outcome = Outcome.NOT_THERE_YET
-            story.why = f"{source.topic}:{source.partition} ends before offset {limits.end}"
-            return settled
-        if source.offset >= limits.stable:
-            story.why = "a transaction is open there, and its end decides whether there is a record at all"
+        if story.is_to_come(source, limits):
             return settled
         if case.record is not None:
             story.record = shown(case.source, case.record)
@@ -106,10 +126,7 @@ class VerdictFinder:
             story.notes.append(f"the record itself is not in {case.source.topic} any more: {found}")
             story.why = str(found)
             return None
-        first = await self.records.log.first_time(case.source, limits.start, limits.stable)
-        story.earliest = limits.start, first
-        since = "" if first is None else f", of {time_text(first)}"
-        story.why = f"{case.source.topic}:{case.source.partition} begins at offset {limits.start} now{since}"
+        await self.records.say_removed(story, case.source, limits)
         story.notes.append(f"the record itself is not retained any more: {story.why}")
         return None
 
@@ -282,8 +299,8 @@ class VerdictFinder:
         if case.record is None:
             return
         observed = story.observed
-        action, new_id = (None, None) if observed else (story.grounds.action, story.grounds.new_id)
-        story.clean = await self.records.place(case, Sought(shown(case.source, case.record), action, new_id))
+        form = PassedForm.of(story.grounds.action, story.grounds.new_id, observed=observed)
+        story.clean = await self.records.place(case, Sought(shown(case.source, case.record), form))
         if story.clean is None:
             await self._not_there(
                 story, case, f"its {'receipt' if observed else 'note'} says that it passed, and"

@@ -64,12 +64,21 @@ def begun(epoch: object) -> str:
     return "a higher one" if isinstance(epoch, int) else "another one"
 
 
-def late_why(behind: str, over: str, *, ended: bool, either: bool) -> str:
+def late_why(behind: str, over: str, epoch: object, *, above: bool, wraps: bool) -> str:
     """Return why a record was late, of two clauses: its number was behind, or its epoch was over.
 
-    A number above the watermark says that it is the epoch (``ended``); not where numbers wrap (``either``).
+    Args:
+        behind: The one.
+        over: The other.
+        epoch: Its own; None: there are none.
+        above: Whether its number is above the watermark: it is the epoch then, unless numbers wrap.
+        wraps: Whether they do. Below it is the number, unless they wrap or epochs have no order.
     """
-    return f"{behind}, or {over}" if either else over if ended else behind
+    if epoch is None:
+        return behind
+    if above and not wraps:
+        return over
+    return f"{behind}, or {over}" if wraps or not isinstance(epoch, int) else behind
 
 
 def receipt_sentence(value: bytes | None, *, wraps: bool = False) -> str | None:
@@ -151,8 +160,7 @@ def _by_sequence(verdict: str, receipt: dict[str, Any], wraps: bool) -> str:  # 
     behind = f"sequence {sequence} is not above the sequence watermark {watermark}"
     epoch = receipt.get("epoch")
     over = f"epoch {epoch_text(epoch)} is over, {begun(epoch)} has begun"
-    ended, either = (epoch is not None and each for each in (sequence > watermark, wraps))
-    return f"{dropped}: late: {late_why(behind, over, ended=ended, either=either)}"
+    return f"{dropped}: late: {late_why(behind, over, epoch, above=sequence > watermark, wraps=wraps)}"
 
 
 def _collision(receipt: dict[str, Any]) -> str:

@@ -184,6 +184,25 @@ def test_what_was_read_of_a_frame_is_not_read_again() -> None:
     asyncio.run(find())
 
 
+def test_of_frames_that_take_much_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = MemoryLog({at: at for at in range(3_000)}, 3_000, [50])
+    monkeypatch.setattr(finder, "MOST_KEPT_BYTES", 3 * finder.FRAME_BYTES + 16 * 300)
+
+    async def find() -> None:
+        kept = EntryFinder(log.reader)
+        for begin in range(0, 3_000, 100):
+            assert await asked(log, kept, begin, (begin, begin + 100)) == begin
+            before = log.looks
+            assert await asked(log, kept, begin + 1, (begin, begin + 100)) == begin + 1
+            assert log.looks == before + 1
+        assert len(kept._frames) == 3
+        assert await asked(log, kept, 5, (0, 100)) == 5
+        assert await asked(log, kept, 2_500, (0, 3_000)) == 2_500
+        assert len(kept._frames) == 1
+
+    asyncio.run(find())
+
+
 @given(logs(runs=4), st.integers(0, 120), st.data())
 def test_of_runs_before_the_frames_are_read_where_all_is_much(
     log: MemoryLog, wanted: int, data: st.DataObject

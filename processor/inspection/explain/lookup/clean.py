@@ -46,11 +46,14 @@ class PassedForm(NamedTuple):
     new_id: str | None = None
 
     @classmethod
-    def of(cls, action: str | None, new_id: str | None) -> PassedForm:
-        """Return that of a record that collided."""
-        return cls(action, new_id if action == "rename" else None) if action in {"tag", "rename"} else cls()
+    def of(cls, action: str | None, new_id: str | None, *, observed: bool = False) -> PassedForm:
+        """Return that of a record that collided; ``observed``: it passed as it came all the same."""
+        if observed or action not in {"tag", "rename"}:
+            return AS_IT_CAME
+        return cls(action, new_id if action == "rename" else None)
 
 
+AS_IT_CAME = PassedForm()
 MOST_ALIKE = 64
 """Records of one timestamp and key of which one may have got a new id: each is looked up."""
 NEAR = 2048
@@ -86,20 +89,13 @@ class Sought:
 
     Attributes:
         record: As it came.
-        action: What became of it when it collided: ``tag`` and ``rename`` change it.
-        new_id: What it was renamed to.
-        body: The same as bytes, as a worker copies them; None: headers may be written otherwise.
+        form: In which form it passed.
+        body: The record as bytes, as a worker copies them; None: headers may be written otherwise.
     """
 
     record: ShownRecord
-    action: str | None = None
-    new_id: str | None = None
+    form: PassedForm = AS_IT_CAME
     body: bytes | None = None
-
-    @property
-    def form(self) -> PassedForm:
-        """In which form it passed."""
-        return PassedForm.of(self.action, self.new_id)
 
     @classmethod
     def of(cls, source: TopicPartition, columns: Columns, *, copied: bool) -> Sought:
@@ -115,7 +111,7 @@ class Sought:
         may = (columns.timestamp[begin:end] == want.timestamp_ms) & (columns.key_length[begin:end] == key)
         if self.body is not None:
             may &= columns.end[begin:end] - columns.body[begin:end] == len(self.body)
-        elif self.action != "rename":
+        elif self.form.action != "rename":
             may &= columns.value_length[begin:end] == value
         for row in np.flatnonzero(may).tolist():
             if self._is(columns, begin + row):
@@ -128,14 +124,14 @@ class Sought:
         want = self.record
         if not _same(columns, columns.key, columns.key_length, row, want.key):
             return False
-        if self.action == "rename":
-            new = (self.new_id or "").encode()
+        if self.form.action == "rename":
+            new = (self.form.new_id or "").encode()
             found = shown(_NOWHERE, columns, row)
             return new in (found.value or b"") or any(new in (content or b"") for _, content in found.headers)
         if not _same(columns, columns.value, columns.value_length, row, want.value):
             return False
         headers = shown(_NOWHERE, columns, row).headers
-        if self.action == "tag":
+        if self.form.action == "tag":
             return bool(headers) and headers[:-1] == want.headers and headers[-1][0] == COLLISION
         return headers == want.headers
 
@@ -183,14 +179,16 @@ class CleanLog:
             StopError: Something cannot be read.
             RebuildError: The brokers do not answer.
         """
-        offset = sought.record.ref.offset
-        bracket = await self._later(clean, source, sought.record.timestamp_ms, bracket, offset)
+        plain, time_ms = replace(sought, form=AS_IT_CAME), sought.record.timestamp_ms
+        before, span = (bracket.source_from, sought.record.ref.offset), (bracket.clean_from, bracket.clean_to)
+        if not bracket.tight:
+            before = await self._since(source, time_ms, before)
+            span = await self._since(clean, time_ms, span)
         earlier = unsure = 0
-        for each in await self._equal(source, sought, bracket.source_from, offset):
+        for each in await self.matches(source, plain, before):
             did = await formed(each)
             earlier += did == sought.form
             unsure += did is None
-        span = bracket.clean_from, bracket.clean_to
         found = await self.matches(clean, sought, span, earlier + 1 + unsure)
         # Where nothing says which of its equals passed, the first did, others as far as there are so many.
         return found[earlier + unsure] if earlier + unsure < len(found) else None
@@ -212,21 +210,15 @@ class CleanLog:
             span: Of the source.
             formed: Of records that are equal to it.
         """
-        begin, end = span
-        if record.timestamp_ms >= 0 and end - begin > NEAR:
-            at = (await offsets_at(self.client, [source], record.timestamp_ms))[source]
-            if at is None:
-                return []
-            begin = max(begin, at)
-        found: dict[int, set[str | None]] = {}
+        span = await self._since(source, record.timestamp_ms, span)
         headers = record.headers
         forms: dict[str | None, tuple[tuple[bytes, bytes | None], ...]] = {None: headers}
         if headers and headers[-1][0] == COLLISION:
             forms["tag"] = headers[:-1]
-        async for some in self.log.stretches(source, begin, end):
-            for action, before in forms.items():
-                for row in Sought(replace(record, headers=before)).rows(some.columns, begin, end):
-                    found.setdefault(int(some.columns.offset[row]), set()).add(action)
+        found: dict[int, set[str | None]] = {}
+        for action, before in forms.items():
+            for each in await self.matches(source, Sought(replace(record, headers=before)), span):
+                found.setdefault(each, set()).add(action)
         fits = []
         for each, actions in sorted(found.items()):
             did = await formed(each)
@@ -241,49 +233,25 @@ class CleanLog:
 
         Those with its timestamp and key: a new id changes the value or a header. Rising, and not too many.
         """
-        begin, end = span
-        if record.timestamp_ms >= 0 and end - begin > NEAR:
-            at = (await offsets_at(self.client, [source], record.timestamp_ms))[source]
-            begin = end if at is None else max(begin, at)
-        loose = Sought(record, "rename", "")
-        found: list[int] = []
-        async for some in self.log.stretches(source, begin, end):
-            found += [int(some.columns.offset[row]) for row in loose.rows(some.columns, begin, end)]
-            if len(found) >= MOST_ALIKE:
-                break
-        return found[:MOST_ALIKE]
+        span = await self._since(source, record.timestamp_ms, span)
+        return await self.matches(source, Sought(record, PassedForm("rename", "")), span, MOST_ALIKE)
 
     async def matches(
-        self, clean: TopicPartition, sought: Sought, span: tuple[int, int], most: int = 2**62
+        self, tp: TopicPartition, sought: Sought, span: tuple[int, int], most: int = 2**62
     ) -> list[int]:
-        """Return the first ``most`` offsets of a span of the clean topic at which a record's bytes stand."""
+        """Return the first ``most`` offsets of a span of a partition at which a record's bytes stand."""
         found: list[int] = []
-        async for some in self.log.stretches(clean, *span):
+        async for some in self.log.stretches(tp, *span):
             rows = islice(sought.rows(some.columns, *span), most - len(found))
             found += [int(some.columns.offset[row]) for row in rows]
             if len(found) >= most:
                 break
         return found
 
-    async def _equal(self, source: TopicPartition, sought: Sought, begin: int, offset: int) -> list[int]:
-        """Return the offsets before a record at which equal ones stand."""
-        found: list[int] = []
-        plain = Sought(sought.record, body=sought.body)
-        async for some in self.log.stretches(source, begin, offset):
-            found += [int(some.columns.offset[row]) for row in plain.rows(some.columns, begin, offset)]
-        return found
-
-    async def _later(
-        self, clean: TopicPartition, source: TopicPartition, timestamp_ms: int, bracket: Bracket, offset: int
-    ) -> Bracket:
-        """Return a bracket that begins no sooner than the first records of this time."""
-        wide = offset - bracket.source_from > NEAR or bracket.clean_to - bracket.clean_from > NEAR
-        if bracket.tight or timestamp_ms < 0 or not wide:
-            return bracket
-        in_source = (await offsets_at(self.client, [source], timestamp_ms))[source]
-        in_clean = (await offsets_at(self.client, [clean], timestamp_ms))[clean]
-        begin = offset if in_source is None else min(in_source, offset)
-        clean_from = bracket.clean_to if in_clean is None else in_clean
-        return bracket._replace(
-            source_from=max(bracket.source_from, begin), clean_from=max(bracket.clean_from, clean_from)
-        )
+    async def _since(self, tp: TopicPartition, timestamp_ms: int, span: tuple[int, int]) -> tuple[int, int]:
+        """Return a span that begins no sooner than the first record of a time, if it is long."""
+        begin, end = span
+        if timestamp_ms >= 0 and end - begin > NEAR:
+            at = (await offsets_at(self.client, [tp], timestamp_ms))[tp]
+            begin = end if at is None else max(begin, at)
+        return begin, end

@@ -45,8 +45,9 @@ MOST_SCANNED = 2_000_000
 """Offsets that are read, in whatever order entries lie, where no marks say where to look: some seconds."""
 MOST_BESIDE = 262_144
 """Offsets that are read beside a frame: what the 65,536 records of one make, and as many of others thrice."""
-MOST_KEPT = 256
-"""Frames of which the entries are kept: 16 bytes for each."""
+MOST_KEPT_BYTES = 64 * 1024 * 1024
+"""Of entries that are kept: 16 bytes for each, and `FRAME_BYTES` for a frame of them."""
+FRAME_BYTES = 1024
 
 
 class Entry(NamedTuple):
@@ -117,6 +118,11 @@ class EntryFrame:
         self.stop = at
 
     @property
+    def size_bytes(self) -> int:
+        """About what it takes of memory."""
+        return FRAME_BYTES + self.named.nbytes + self.offsets.nbytes
+
+    @property
     def is_ordered(self) -> bool:
         """Whether the entries lie in source order."""
         return bool((np.diff(self.named) > 0).all())
@@ -141,10 +147,12 @@ class EntryFinder:
     _frames: OrderedDict[tuple[TopicPartition, TopicPartition, int], EntryFrame] = field(
         default_factory=OrderedDict
     )
+    _kept_bytes: int = 0
 
     def forget(self) -> None:
         """Forget what was read: a reset may have begun another run."""
         self._frames.clear()
+        self._kept_bytes = 0
         self.disordered.clear()
 
     async def now(
@@ -169,19 +177,17 @@ class EntryFinder:
                 raise _too_much(tp, stable - begin)
             where = await self._halved(tp, run, (begin, stable), wanted)
         begin, end = (begin, stable) if where is None else where
-        frame, found = self._frame(tp, run, begin), list[int]()
+        frame, found = await self._frame(tp, run, begin, begin if end is None else end), list[int]()
         if end is not None:
-            await frame.read(end)
             found = frame.of(wanted, end)
         if not found:
             most = begin + MOST_SCANNED if end is None else end + MOST_BESIDE
-            await frame.read(min(stable, most), wanted)
+            frame = await self._frame(tp, run, begin, min(stable, most), wanted)
             found = frame.of(wanted)
             if not found and end is None and frame.stop == most < stable:
                 # Entries of this source may be rare among those of others.
                 begin, _ = await self._halved(tp, run, (frame.stop, stable), wanted)
-                frame = self._frame(tp, run, begin)
-                await frame.read(min(stable, begin + MOST_SCANNED), wanted)
+                frame = await self._frame(tp, run, begin, min(stable, begin + MOST_SCANNED), wanted)
                 found = frame.of(wanted)
         if not frame.is_ordered:
             self.disordered.add(tp)
@@ -233,18 +239,25 @@ class EntryFinder:
             frames = known if all(limits.start <= each[0] <= each[1] <= end for each in known) else []
         entries: list[Entry] = []
         for begin, stop in frames:
-            frame = self._frame(tp, run, begin)
-            await frame.read(stop)
+            frame = await self._frame(tp, run, begin, stop)
             entries += await self._entries(frame, reversed(frame.of(wanted, stop)), limits)
         return entries
 
-    def _frame(self, tp: TopicPartition, run: RunOf, begin: int) -> EntryFrame:
-        """Return what is known of the entries from an offset on."""
+    async def _frame(
+        self, tp: TopicPartition, run: RunOf, begin: int, stop: int, past: int | None = None
+    ) -> EntryFrame:
+        """Return the entries from an offset on, read as far as `EntryFrame.read` says."""
         key = tp, run.source, begin
-        frame = self._frames.setdefault(key, EntryFrame(self.log, tp, run.own, begin))
-        self._frames.move_to_end(key)
-        if len(self._frames) > MOST_KEPT:
-            self._frames.popitem(last=False)
+        frame = self._frames.pop(key, None)
+        if frame is None:
+            frame = EntryFrame(self.log, tp, run.own, begin)
+        else:
+            self._kept_bytes -= frame.size_bytes
+        await frame.read(stop, past)
+        self._frames[key] = frame
+        self._kept_bytes += frame.size_bytes
+        while self._kept_bytes > MOST_KEPT_BYTES and len(self._frames) > 1:
+            self._kept_bytes -= self._frames.popitem(last=False)[1].size_bytes
         return frame
 
     async def _entries(self, frame: EntryFrame, offsets: Iterable[int], limits: Bounds) -> list[Entry]:

@@ -108,6 +108,7 @@ def test_of_an_epoch_that_was_left_a_record_is_late_whatever_its_number(
     assert (story.outcome.value, story.grounds.epoch) == (verdict, boots[-1])
     assert story.owner is not None
     assert str(story.owner.ref) == f"{SOURCE}:0:{max(passed)}"
+    assert ('or its epoch "a" was over, another one had begun' in story.sentence) == (verdict == "late")
 
 
 def test_an_equal_number_that_was_dropped_itself_does_not_make_a_late_record_a_duplicate(

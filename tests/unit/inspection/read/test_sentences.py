@@ -65,6 +65,9 @@ def test_a_duplicate_of_a_backfill_names_its_run() -> None:
          "dropped: late: sequence 7 is not above the sequence watermark 12"),
         ("late", {"sequence": 9000, "watermark": 12, "epoch": "boot-2"},
          'dropped: late: epoch "boot-2" is over, another one has begun'),
+        ("late", {"sequence": 7, "watermark": 12, "epoch": "boot-2"},
+         ('dropped: late: sequence 7 is not above the sequence watermark 12, or epoch "boot-2" is over, another'
+         " one has begun")),
     ],
 )  # fmt: skip
 def test_a_sequence_is_compared_with_the_sequence_watermark(
