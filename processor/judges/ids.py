@@ -403,7 +403,7 @@ def each_normal(part: IdPart) -> str | None:
 
 
 def _part(part: PlainId, anew: str | None, how: str | None) -> PlainPart:
-    normal = Normal[how.upper()] if how else Normal.NONE
+    normal = Normal.of(how)
     match part:
         case HeaderId():
             return HeaderPart(part.name.encode(), normal)

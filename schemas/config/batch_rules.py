@@ -38,6 +38,9 @@ def _columns(batch: Mapping[str, Any]) -> Iterator[Violation]:
     for number, column in enumerate(parts):
         if column in parts[:number]:
             yield ("id", number), f"is {column} once more: a column makes an id once"
+    for column in batch.get("normalise", {}):
+        if parts and column not in parts:
+            yield ("normalise", column), f"must be a column of the id: {', '.join(parts)}"
     if not isinstance(batch.get("input"), TopicInput):
         return
     for number, column in enumerate(parts):
@@ -80,6 +83,10 @@ def _rename(batch: Mapping[str, Any], written: Mapping[str, Any]) -> Iterator[Vi
         yield ("rename", "to"), f"must be a column of the id: {', '.join(parts)}"
     elif len(parts) > 1 and "rename" not in written:
         yield ("rename",), f"is needed, for the id has several columns: write rename = {{ to = {parts[0]!r} }}"
+    elif parts:
+        to = rename.to if isinstance(rename, BatchRename) else parts[0]
+        if to in batch.get("normalise", {}):
+            yield ("normalise", to), "cannot be normalised: the column gets new ids, which count as they are"
 
 
 def _folders(batches: Sequence[Mapping[str, Any]]) -> Iterator[Violation]:

@@ -134,6 +134,11 @@ class FileBatch(ConfigTable):
     id: Annotated[list[InputColumn], Field(min_length=1)] = Field(
         description="The columns that make an id: of strings, whole numbers, booleans or bytes."
     )
+    normalise: dict[InputColumn, Literal["uuid", "integer", "lower"]] = Field(
+        default_factory=dict,
+        description="What of a column of the id does not count, as in the parts of a pipeline's id, such as "
+        '{ event_id = "uuid" }. Rows are kept as they came.',
+    )
     event_time: InputColumn = Field(
         description="The column with the time of the event, which decides which copy is first, and the date: a "
         "timestamp, an ISO 8601 text, or whole milliseconds since 1970; without a zone it is UTC. Of a topic "

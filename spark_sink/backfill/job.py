@@ -18,6 +18,7 @@ from processor.engine.rest import (
     Fault,
     JsonIds,
     JsonKind,
+    Normal,
     partitions_of,
     routed_partitions,
     warm_rest,
@@ -179,11 +180,13 @@ class CleanTable(NamedTuple):
         key: 16 bytes, the key of its hashes.
         id: Its id columns, and of each whether it has bytes and not texts or numbers.
         exclude: Columns that do not count in fingerprints; None: it has no fingerprints.
+        normal: Of each id column what does not count of it.
     """
 
     key: bytes
     id: list[tuple[str, bool]]
     exclude: list[str] | None
+    normal: dict[str, Normal]
 
 
 class HashedHistory(NamedTuple):
@@ -273,7 +276,9 @@ def read_clean_table(path: str) -> CleanTable:
         raise StopError(f"{path} has no rows: no run of its batch has committed")
     schema = schema_of(last.schema)
     as_bytes = [(name, "binary" in str(schema.field(name).type)) for name in names]
-    return CleanTable(definition.key, as_bytes, None if fingerprint is None else list(fingerprint["exclude"]))
+    normal = {name: Normal.of(definition.columns["normalise"].get(name)) for name in names}
+    exclude = None if fingerprint is None else list(fingerprint["exclude"])
+    return CleanTable(definition.key, as_bytes, exclude, normal)
 
 
 def hash_history(

@@ -29,7 +29,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from processor.engine.rest import Fault, rest_is_warm, warm_rest
+from processor.engine.rest import Fault, Normal, rest_is_warm, warm_rest
 from processor.errors import StopError
 from schemas.config.batches import TopicInput
 from spark_sink.batch.cluster import TaskCluster
@@ -232,6 +232,7 @@ class BatchJob:
             names=list(inputs.names),
             constants=inputs.constants,
             id=list(batch.id),
+            normal=[Normal.of(batch.normalise.get(each)) for each in batch.id],
             event_time=batch.event_time,
             window_us=min(batch.window * 1000, _MOST_WINDOW_US),
             key=definition.key,

@@ -12,6 +12,7 @@ from spark_sink.batch.table.commits import RUN
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from processor.engine.rest import Normal
     from schemas.config import FileBatch
     from spark_sink.batch.inputs import RunInputs
     from spark_sink.batch.rows.constants import Constant
@@ -51,6 +52,7 @@ class RunPlan(NamedTuple):
         files: Paths of the input files, by base name; rows of one time are judged in this order.
         names: Their base names.
         id: Columns of the id.
+        normal: Of each what does not count of it.
         event_time: Column of the event's time.
         window_us: How far apart two copies are.
         key: The table's secret.
@@ -77,6 +79,7 @@ class RunPlan(NamedTuple):
     files: list[str]
     names: list[str]
     id: list[str]
+    normal: list[Normal]
     event_time: str
     window_us: int
     key: bytes

@@ -157,10 +157,11 @@ def require_alike(table: CleanTable, columns: HistoryColumns, dedup: InsertIdDed
             f"the ids of {path} are made of {listed(known)}, and those of the pipeline of {listed(wanted)}: "
             f"they would never meet. If they are the same, say so: --columns id={','.join(known)}"
         )
-    if normal := [each.column for each in columns.id if each.normal]:
+    normal = {each.column: each.normal for each in columns.id}
+    if otherwise := [name for name, how in normal.items() if how != table.normal[name]]:
         raise StopError(
-            f"the pipeline's ids are normalised, and the hashes of {path} are of {listed(normal)} as written: "
-            "ids of the two would never meet. Give the batch's input as the history: --format parquet or json"
+            f"{listed(otherwise)} of {path} is not normalised as in the pipeline's ids: ids of the two would "
+            "never meet. Give the batch's input as the history: --format parquet or json"
         )
     for source, (name, as_bytes) in zip(columns.id, table.id, strict=True):
         if source.as_bytes != as_bytes:
@@ -221,7 +222,7 @@ def _normal(part: IdPart) -> Normal:
     if len(every) > 1:
         raise _refused("parts of any are normalised in several ways, and a column is in one: backfill it")
     (how,) = every
-    return Normal[how.upper()] if how else Normal.NONE
+    return Normal.of(how)
 
 
 def _last_member(pointer: str) -> str:

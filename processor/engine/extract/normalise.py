@@ -50,6 +50,11 @@ class Normal(IntEnum):
     INTEGER = 2
     LOWER = 3
 
+    @classmethod
+    def of(cls, word: str | None) -> Normal:
+        """Return the one of a config's word; none: everything counts."""
+        return cls[word.upper()] if word else cls.NONE
+
 
 class PartTexts(NamedTuple):
     """One part of n records.

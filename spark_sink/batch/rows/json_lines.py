@@ -104,6 +104,7 @@ def id_reader(plan: RunPlan) -> JsonIds:
         plan.key,
         exclude=None if plan.exclude is None else [pointer_of(each) for each in plan.exclude],
         only_text=None if plan.renamed is None else pointer_of(plan.renamed),
+        normal=plan.normal,
     )
 
 

@@ -153,7 +153,8 @@ def _short(error: Exception) -> str:
 def table_ids(table: Any, plan: RunPlan, schema: Any, file: str) -> RowIds:
     """Return the ids of rows; those of nulls have a fault, fingerprints are not among them."""
     parts = fitted(table, pa.schema([schema.field(each) for each in plan.id]), file)
-    return ids_of_columns([id_column(column.combine_chunks()) for column in parts.columns], plan.key)
+    columns = [id_column(column.combine_chunks()) for column in parts.columns]
+    return ids_of_columns(columns, plan.key, plan.normal)
 
 
 def id_column(column: Any) -> IdColumn:

@@ -11,7 +11,6 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from processor.errors import StopError
-from spark_sink.batch.table.counted import PARQUET
 from spark_sink.batch.table.layout import put_if_absent
 
 if TYPE_CHECKING:
@@ -46,9 +45,13 @@ def open_definition(layout: TableLayout, batch: FileBatch, *, keep: bool) -> Tab
         StopError: It is another.
     """
     fingerprint = None if batch.fingerprint is None else {"exclude": sorted(set(batch.fingerprint.exclude))}
-    columns = {"id": batch.id, "event_time": batch.event_time, "fingerprint": fingerprint}
-    if batch.output.format != PARQUET:
-        columns["format"] = batch.output.format
+    columns = {
+        "id": batch.id,
+        "normalise": batch.normalise,
+        "event_time": batch.event_time,
+        "fingerprint": fingerprint,
+        "format": batch.output.format,
+    }
     file = layout.own / "table.json"
     if not file.exists():
         if next((layout.own / "commits").glob("*.json"), None) is not None:
@@ -61,10 +64,9 @@ def open_definition(layout: TableLayout, batch: FileBatch, *, keep: bool) -> Tab
             return made
         put_if_absent(file, json.dumps({"version": _VERSION, "key": made.key.hex(), **columns}, indent=1))
     key, read = read_definition(layout)
-    found, wanted = ({"format": PARQUET, **each} for each in (read, columns))
-    if changed := [name for name in wanted if found.get(name) != wanted[name]]:
+    if changed := [name for name, wanted in columns.items() if read.get(name) != wanted]:
         told = "; ".join(
-            f"{name} was {json.dumps(found.get(name))} and is {json.dumps(wanted[name])}" for name in changed
+            f"{name} was {json.dumps(read.get(name))} and is {json.dumps(columns[name])}" for name in changed
         )
         raise StopError(
             f"batch {batch.name}: {told}. What is in {layout.output} was made by the old definition: set it "
@@ -90,6 +92,6 @@ def read_definition(layout: TableLayout) -> TableDefinition:
         raise StopError(f"{file} is damaged ({error}); restore it from a backup") from error
     if version != _VERSION:
         raise StopError(f"{file}: version {version}, this Seqmark reads {_VERSION}; install a newer one")
-    if lacks := {"id", "fingerprint"} - read.keys():
+    if lacks := {"id", "fingerprint", "normalise"} - read.keys():
         raise StopError(f"{file} is damaged (it lacks {min(lacks)}); restore it from a backup")
     return TableDefinition(key, read)

@@ -373,6 +373,24 @@ def test_the_same_id_is_the_same_whatever_it_is_written_in(spark: SparkSession, 
     refused(scene, str(file), "column number is string in the input and int64 in the table")
 
 
+@pytest.mark.parametrize("kind", ["parquet", "json"])
+def test_what_is_normalised_does_not_count_and_the_rows_stay_as_they_came(
+    spark: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    scene = BatchScene(spark, tmp_path, kind, normalise={"event_id": "uuid"})
+    ids = ["{6F9619FF-8B86-D011-B42D-00CF4FC964FF}", "6f9619ff8b86d011b42d00cf4fc964ff", "X", "x"]
+    rows = [FileRow("a", row, each, START, row) for row, each in enumerate(ids)]
+
+    counts = scene.run([scene.write("a", rows)]).counts
+
+    assert (counts["kept"], counts["duplicates"]) == (3, 1)
+    assert {row["event_id"] for row in scene.rows()} == {ids[0], "X", "x"}
+    (receipt,) = scene.rows("duplicates")
+    assert (receipt["row"], receipt["id"]) == (1, ["6f9619ff-8b86-d011-b42d-00cf4fc964ff"])
+    scene.table["normalise"] = {"event_id": "lower"}
+    refused(scene, str(scene.raw / "a"), "normalise was .*uuid.* and is .*lower")
+
+
 def test_a_table_whose_ids_are_made_otherwise_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     scene = BatchScene(spark, tmp_path)
     path = scene.write("a.parquet", some_rows(dice(1), "a.parquet", 10))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
-from processor.commands.spark.backfill_columns import columns_said, history_columns
+from processor.commands.spark.backfill_columns import columns_said, history_columns, require_alike
 from processor.engine.rest import Normal
-from processor.errors import ConfigError
+from processor.errors import ConfigError, StopError
 from schemas.config import InsertIdDedup
+from spark_sink.backfill.job import CleanTable
 
 KEY, INSIDE = {"from": "key", "normalise": "lower"}, {"from": "value", "pointer": "/data|/id"}
 COLUMN, CONTENT = {"from": "column", "number": 7}, {"from": "content"}
@@ -50,3 +52,23 @@ def test_a_column_of_text_is_bytes_and_has_to_be_named() -> None:
 def test_what_no_column_can_be_is_refused(part: dict[str, Any], why: str) -> None:
     with pytest.raises(ConfigError, match=f"{why}.*from a topic"):
         read([part], "json")
+
+
+@pytest.mark.parametrize(
+    ("table", "why"),
+    [
+        ({}, None),
+        ({"normal": {"id": Normal.LOWER}}, "id of clean is not normalised as in the pipeline's ids"),
+        ({"id": [("id", True)]}, "column id of clean has bytes, and the stream has a JSON value there"),
+        ({"exclude": []}, "fingerprints of clean are of other content"),
+    ],
+)
+def test_a_clean_table_counts_where_its_hashes_are_those_of_the_stream(
+    table: dict[str, Any], why: str | None
+) -> None:
+    part = {"from": "value", "pointer": "/id", "normalise": "uuid"}
+    more = {"mode": "insert-id", "window": "1h", "fingerprint": {"exclude": ["/at"]}}
+    dedup = InsertIdDedup.model_validate({"id": [part], **more})
+    there = CleanTable(b"k" * 16, [("id", False)], ["at"], {"id": Normal.UUID})._replace(**table)
+    with pytest.raises(StopError, match=why) if why else nullcontext():
+        require_alike(there, history_columns([], "batch", dedup), dedup, "clean")

@@ -128,6 +128,9 @@ rename = { to = "other" }
         assert any(each.startswith(f"{key}: {message}") for each in found), (key, found)
 
 
+RENAMED = 'rename = { to = "device" }\nfingerprint = {}\non_collision = "rename"\n'
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
@@ -138,6 +141,8 @@ rename = { to = "other" }
         ),
         ('duplicates = "clean/sub"', "batches.0.duplicates: lies in or around batches.a.output.path"),
         ('on_collision = "drop"', "batches.0.on_collision: needs fingerprint"),
+        ('normalise = { at = "uuid" }', "batches.0.normalise.at: must be a column of the id: event_id, device"),
+        (f'{RENAMED}normalise = {{ device = "lower" }}', "batches.0.normalise.device: cannot be normalised"),
     ],
 )
 def test_values_that_are_wrong_together_are_said(tmp_path: Path, line: str, message: str) -> None:

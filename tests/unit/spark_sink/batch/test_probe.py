@@ -34,7 +34,7 @@ def plan(*, owners: bool = True, prints: bool = True) -> RunPlan:
     exclude: list[str] | None = [] if prints else None
     some: dict[str, Any] = {"batch": "", "run": "", "number": 0, "attempt": "", "staging": "", "output": ""}
     some |= {"format": "parquet", "files": [], "names": [], "id": [], "event_time": "", "window_us": DAY_US}
-    some |= {"key": b"", "renamed": None, "rename_first": False, "since_day": None, "buckets": 1}
+    some |= {"normal": [], "key": b"", "renamed": None, "rename_first": False, "since_day": None, "buckets": 1}
     return RunPlan(**some, folders=folders, exclude=exclude, on_collision="pass")
 
 
