@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from processor.demo.compare import FIRST, PartitionTopics, compare
-from processor.demo.hours import StreamSums, compare_hours
-from processor.demo.script import DemoResult, DemoScript, has, quoted, table
+from processor.demo.script import DemoScript, has, quoted
+from processor.demo.truth import COLLISION, FIRST, HOUR_MS, DemoResult
 from processor.engine.batch.columns import SIZE
 from processor.errors import EXIT_DONE, EXIT_FAILED, EXIT_VIOLATION
 from processor.kafka.plain.topic_log import LogSpan, TopicLog, close_topics
 from processor.ops.extras import missing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from processor.demo.hours import Amounts, Key
     from processor.demo.script import DemoFolder
+    from processor.demo.truth import Amounts, Hour
+    from processor.kafka.plain.consumer import Seen
     from schemas.config import Pipeline
 
 Mode = Literal["watermark", "insert-id", "fingerprint", "verdicts"]
@@ -129,7 +129,8 @@ class StreamDemo:
         self._pipeline: Pipeline = self._script.settings.pipelines[0]
         self._clean = f"{folder.name}.clean"
         self._truth = folder.path / "truth.jsonl"
-        self._sums = StreamSums()
+        self._hours: dict[Hour, Amounts] = {}
+        self._newest_ms = 0
         self._asked: list[tuple[str, set[str]]] = []
         self.result = DemoResult()
 
@@ -173,33 +174,42 @@ class StreamDemo:
             self._show(script.run("read", self._pipeline.duplicates, "--limit", 4)[1])
         elif self._mode == "verdicts":
             self._weigh(records)
-        told = {
-            "records": records,
-            "truth_file": str(self._truth),
-            "config": str(script.config),
-        }
+        told = {"records": records, "truth_file": str(self._truth), "config": str(script.config)}
         self.result.fields = told | self.result.fields | {"worker_seconds": round(seconds, 3)}
         return self.result
 
     def _compare(self) -> None:
         """Compare all partitions, one at a time, which bounds the memory."""
-        checks = []
+        collided = passed = 0
         with self._truth.open("rb") as file:
             for number, lines in groupby(map(orjson.loads, file), lambda line: line["partition"]):
                 truth = list(lines)
                 place = f"{self._pipeline.source}:{number}"
-                topics = PartitionTopics(*self._script.read_topics(number, self._clean))
-                checks.append(compare(place, truth, topics, ID_MEMBER))
-                self._sums.add(topics.source, truth)
+                topics = self._script.read_topics(number, self._clean)
+                self.result.compare_partition(place, truth, topics)
+                kept = [each for each in zip(truth, topics.source, strict=False) if each[0]["passes"]]
+                passed += len(kept)
+                collided += sum(line["kind"] == COLLISION for line, _ in kept)
+                self._add_up(record for _, record in kept)
                 self._asked = self._asked or list(_to_ask(place, truth))
-        self.result.add(checks)
         if self._mode == "fingerprint":
-            self._show(self._sums.lost_words())
+            lost = f"{collided:,} of {passed:,} events would have been lost"
+            self._show(f"had collisions been dropped as duplicates, {lost}")
+
+    def _add_up(self, records: Iterable[Seen]) -> None:
+        """Add records that must pass to the hours that Spark should make of them."""
+        for _, value, _, time_ms, _ in records:
+            event = orjson.loads(value or b"")
+            key = time_ms // HOUR_MS * HOUR_MS, event["campaign"]
+            events, cents = self._hours.get(key, (0, 0))
+            self._hours[key] = events + 1, cents + int(event["amount"].replace(".", ""))
+            self._newest_ms = max(self._newest_ms, time_ms)
 
     def _aggregate(self) -> None:
         self._script.run("aggregate", "--available-now")
         (aggregate,) = self._script.settings.aggregates
-        compare_hours(self.result, _rows(self._folder), self._sums, aggregate.watermark)
+        closed_ms = self._newest_ms - aggregate.watermark
+        self.result.compare_hours(_rows(self._folder), self._hours, closed_ms)
         self.result.fields["files"] = str(self._folder / "hourly")
 
     def _certify(self) -> None:
@@ -215,7 +225,7 @@ class StreamDemo:
         if unexplained := sum(abs(each["unexplained"]) for each in told if "unexplained" in each):
             wrong.append(f"{unexplained:,} records of the source are in no other topic, or too many there")
         self.result.differ("the report: ", wrong)
-        self.result.shown.append(f"the report, for a browser: {page}")
+        self._show(f"the report, for a browser: {page}")
         self.result.fields["report"] = str(page)
 
     def _explain(self) -> None:
@@ -237,9 +247,8 @@ class StreamDemo:
             "clean": (_bytes(self._script, self._clean), "by seqmark materialize afterwards"),
         }
         close_topics()
-        heads = ("topic", "bytes", "per record in", "")
-        rows = [(name, f"{size:,}", f"{size / records:.2f}", by) for name, (size, by) in sizes.items()]
-        self.result.shown.append(table(heads, rows))
+        for name, (size, by) in sizes.items():
+            self._show(f"{name}: {size:,} bytes, {size / records:.2f} per record in, {by}")
         self.result.fields["bytes"] = {name: size for name, (size, _) in sizes.items()}
 
     def _show(self, text: str) -> None:
@@ -258,7 +267,7 @@ def _to_ask(place: str, truth: Sequence[Mapping[str, Any]]) -> Iterator[tuple[st
             yield f"{place}:{lines[len(lines) // 2]['offset']}", told
 
 
-def _rows(folder: DemoFolder) -> Iterator[tuple[Key, Amounts]]:
+def _rows(folder: DemoFolder) -> Iterator[tuple[Hour, Amounts]]:
     """Yield what Spark has written; in a folder of one run that has ended well every file counts."""
     # They come with Spark, which need not be installed.
     import pyarrow as pa  # noqa: PLC0415 - see above
