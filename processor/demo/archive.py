@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from processor.demo.compare import COLLISION, FIRST
-from processor.demo.script import TruthCheck
+from processor.demo.truth import COLLISION, DROPPED, FATES, FIRST, KEPT, NOTED, DemoResult
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -33,7 +32,7 @@ _CAMPAIGNS = ("affiliates", "brand", "newsletter", "search", "spring")
 # Of the rows of a day; of those of earlier days from the second on.
 _SHARES = ((COPY, 0.03, 0), (COLLISION, 0.005, 0), (COPY_ACROSS, 0.02, 1), (COLLISION, 0.005, 1))
 _LATE, _BAD = 0.005, 25 / 475_000
-_FATES = {FIRST: ("kept",), COLLISION: ("kept", "noted")}
+_FATES = {FIRST: (KEPT,), COLLISION: (KEPT, NOTED)}
 
 
 @dataclass(slots=True, eq=False)
@@ -50,9 +49,9 @@ class Row:
     number: int = -1
 
     @property
-    def place(self) -> tuple[str, int]:
+    def place(self) -> str:
         """Its file's base name, and its number there."""
-        return f"{(*DAYS, 'topic')[self.day]}.jsonl", self.number
+        return f"{(*DAYS, 'topic')[self.day]}.jsonl:{self.number}"
 
     @property
     def date(self) -> int:
@@ -62,7 +61,7 @@ class Row:
     @property
     def fates(self) -> tuple[str, ...]:
         """What becomes of it."""
-        return (f"quarantined as {self.code}",) if self.kind == BAD else _FATES.get(self.kind, ("dropped",))
+        return (f"quarantined as {self.code}",) if self.kind == BAD else _FATES.get(self.kind, (DROPPED,))
 
     @property
     def code(self) -> str:
@@ -90,7 +89,7 @@ class Row:
     def line(self, offset: int) -> dict[str, Any]:
         """Return its line of the truth about the topic."""
         kind = FIRST if self.kind == BAD else COPIES.get(self.kind, self.kind)
-        line = {"partition": 0, "offset": offset, "passes": "kept" in self.fates, "kind": kind}
+        line = {"partition": 0, "offset": offset, "passes": KEPT in self.fates, "kind": kind}
         return line | ({"quarantine": self.code} if self.kind == BAD else {})
 
 
@@ -129,59 +128,52 @@ class Archive:
     def write(self, day: int, folder: Path) -> Path:
         """Write the file of a day."""
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / self.days[day][0].place[0]
+        path = folder / f"{DAYS[day]}.jsonl"
         path.write_bytes(b"".join(b"%b\n" % row.value(corrected=self.corrected) for row in self.days[day]))
         return path
 
     def compare(
         self,
+        result: DemoResult,
+        when: str,
         days: int,
-        table: Iterable[Mapping[str, Any]],
-        receipts: Iterable[Mapping[str, Any]],
-        quarantine: Iterable[Mapping[str, Any]],
-    ) -> TruthCheck:
-        """Compare all that counts with what it must be where the first ``days`` have been made clean."""
-        rows = {row.place: row for day in self.days[:days] for row in day}
-        verdicts = {"collision": "noted", "duplicate": "dropped"}
-        found = Counter(((each["file"], each["row"]), verdicts.get(each["verdict"], "?")) for each in receipts)
-        for each in quarantine:
-            file, _, number = each["seqmark_source"].rpartition(":")
-            found[(file, int(number)), f"quarantined as {each['seqmark_error']}"] += 1
-        check, ids = TruthCheck(), Counter[str]()
-        for each in table:
-            place = each["seqmark_file"], each["seqmark_row"]
-            found[place, "kept"] += 1
-            ids[each["event_id"]] += 1
-            if place in rows:
-                check.differences += self._content_differences(rows[place], each)
-                check.found[f"revenue of {DAYS[rows[place].date]} in cents"] += each["price"]
-        must = Counter((place, fate) for place, row in rows.items() for fate in row.fates)
-        check.differences += [
-            f"{place[0]}:{place[1]} must be {fate}, and is not" for place, fate in must - found
-        ]
-        check.differences += [
-            f"{place[0]}:{place[1]} is {fate}, and must not be, or not twice" for place, fate in found - must
-        ]
-        check.differences += [
-            f"the id {id_} is in the table {times} times" for id_, times in ids.items() if times > 1
-        ]
-        check.found.update(f"{fate}: {rows[place].kind}" for place, fate in found.elements() if place in rows)
-        check.truth.update(f"{fate}: {rows[place].kind}" for place, fate in must)
-        for row in rows.values():
-            if "kept" in row.fates:
-                price = row.content(corrected=self.corrected)["price"]
-                check.truth[f"revenue of {DAYS[row.date]} in cents"] += price
-        return check
+        tables: Iterable[Iterable[Mapping[str, Any]]],
+        label: str | None = None,
+    ) -> bool:
+        """Compare all that counts with what it must be where the first ``days`` have been made clean.
 
-    def _content_differences(self, row: Row, found: Mapping[str, Any]) -> list[str]:
-        """Compare a row of the table with the one it was; what collided has its old id beside it."""
+        Args:
+            result: Gets what differs.
+            when: Said before a difference.
+            days: How many.
+            tables: Table, receipts and quarantine, with `COLUMNS`.
+            label: Said before each count; None: nothing is counted.
+        """
+        before = len(result.differences)
+        rows = {row.place: row for day in self.days[:days] for row in day}
+        table, receipts, quarantine = tables
+        found = Counter((f"{each['file']}:{each['row']}", FATES.get(each["verdict"], "?")) for each in receipts)
+        for each in quarantine:
+            found[each["seqmark_source"], f"quarantined as {each['seqmark_error']}"] += 1
+        ids, wrong = Counter[str](), list[str]()
+        for each in table:
+            place = f"{each['seqmark_file']}:{each['seqmark_row']}"
+            found[place, KEPT] += 1
+            ids[each["event_id"]] += 1
+            if place in rows and not self._same(rows[place], each):
+                wrong.append(f"{place} is not what was written: {dict(each)}")
+        wrong += [f"the id {id_} is in the table {times} times" for id_, times in ids.items() if times > 1]
+        result.differ(when, wrong)
+        result.compare(when, {place: (row.kind, row.fates) for place, row in rows.items()}, found, label)
+        return len(result.differences) == before
+
+    def _same(self, row: Row, found: Mapping[str, Any]) -> bool:
+        """Whether a row of the table is the one it was; what collided has its old id beside it."""
         must = row.content(corrected=self.corrected)
-        is_ = {name: found[name] for name in must}
-        old = found["seqmark_original_id"]
+        is_, old = {name: found[name] for name in must}, found["seqmark_original_id"]
         if row.kind == COLLISION and is_["event_id"] != row.id:
             is_["event_id"], old = old, None
-        wrong = is_ != must or old is not None
-        return [f"{row.place[0]}:{row.place[1]} is {dict(found)}, must be {must}"] * wrong
+        return is_ == must and old is None
 
     def _day(self, day: int, count: int) -> list[Row]:
         """Return the rows of a day, in no order."""

@@ -12,8 +12,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from processor.demo.archive import DAYS, Archive
-from processor.demo.compare import PartitionTopics, compare
-from processor.demo.script import KILLED, DemoResult, DemoScript, has, quoted
+from processor.demo.script import KILLED, DemoScript, has, quoted
+from processor.demo.truth import DemoResult
 from processor.errors import EXIT_DONE, EXIT_FAILED
 from processor.kafka.plain.producer import open_source, send
 from spark_sink.batch.reader import committed_files, committed_rows
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from processor.demo.archive import Row
-    from processor.demo.script import DemoFolder, TruthCheck
+    from processor.demo.script import DemoFolder
 
 BACKFILL = "archive"
 """Its name, in receipts."""
@@ -107,7 +107,7 @@ class BatchDemo:
         archive.corrected = True
         archive.write(2, self._folder / "raw_files")
         self._batch("wednesday-corrected", "--from", DAYS[2])
-        self.result.add([self._compare(archive, 3, "wednesday was made again")])
+        self._compare(archive, 3, "wednesday was made again", "")
         say("6. from Thursday on clicks come by Kafka, and the pipeline begins with what the table knows")
         self._go_on(archive.days[-1])
         if has("report", "7. left out: the report", say):
@@ -141,15 +141,11 @@ class BatchDemo:
         self.result.differ("the killed run ", [] if there - named else ["had written nothing yet"])
         self._compare(archive, 1, "the killed run")
 
-    def _compare(self, archive: Archive, days: int, when: str) -> TruthCheck:
+    def _compare(self, archive: Archive, days: int, when: str, label: str | None = None) -> None:
         """Compare all that counts with the truth, row by row."""
-        read = (committed_rows(str(self._folder / name), columns) for name, columns in Archive.COLUMNS.items())
-        check = archive.compare(days, *read)
-        self.result.differ(f"after {when}: ", check.differences)
-        agrees = "do NOT agree" if check.differences else "agree"
-        self._say(f"   table, receipts and quarantine {agrees} with the truth")
-        check.differences = []  # they are noted
-        return check
+        tables = [committed_rows(str(self._folder / each), names) for each, names in Archive.COLUMNS.items()]
+        agrees = archive.compare(self.result, f"after {when}: ", days, tables, label)
+        self._say(f"   table, receipts and quarantine {'agree' if agrees else 'do NOT agree'} with the truth")
 
     def _go_on(self, rows: list[Row]) -> None:
         """Let a worker judge the clicks of a day, whose pipeline begins with the clean table."""
@@ -161,9 +157,9 @@ class BatchDemo:
         script.run("backfill", "--pipeline", pipeline.name, *history, "--cut", "0:0", "--run", BACKFILL)
         asyncio.run(send(kafka, pipeline.source, [_Partition(rows)]))
         script.drain()
-        topics = PartitionTopics(*script.read_topics(0, pipeline.clean_topic))
         truth = [each.line(offset) for offset, each in enumerate(rows)]
-        self.result.add([compare(f"{pipeline.source}:0", truth, topics, "event_id")])
+        topics = script.read_topics(0, pipeline.clean_topic)
+        self.result.compare_partition(f"{pipeline.source}:0", truth, topics, "topic, ")
 
 
 class _Partition:

@@ -16,105 +16,32 @@ import subprocess
 import sys
 import time
 import uuid
-from collections import Counter
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from rich.text import Text
-
 from processor.config.load import load
+from processor.demo.truth import PartitionTopics
 from processor.errors import EXIT_DONE, StopError
 from processor.kafka.options import client_options
 from processor.kafka.plain.consumer import read_partition
 from processor.ops.extras import install, missing
-from processor.ops.number_table import NumberTable
 from processor.ops.status_text import COMPILING
 from schemas.config.worker import WorkerOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
-    from rich.console import RenderableType
-
-    from processor.kafka.plain.consumer import Seen
     from schemas.config import Settings
 
 KILLED = -signal.SIGKILL
 _STOP_S = 15.0  # a worker promises 10
 _POLL_S = 0.1
 _QUOTED_LINES = 15
-_SHOWN = 5  # differences of a place: one fault can follow from another a thousand times
 _RUN = f"demo-{'[0-9]' * 6}-{'[0-9a-f]' * 6}"
-_ORDER = ("in", "passed", "in the clean topic", "passed again", "collisions passed", "notes of collisions")
 _MOVED = re.compile(r"/metrics are at (http://[^\s;]+);")
 # The demo's config says these itself; a value meant for another config must not redirect it.
 _NOT_INHERITED = ("SEQMARK_WORKER__", "SEQMARK_PIPELINES__", "SEQMARK_AGGREGATES__", "SEQMARK_BATCHES__")
-
-
-class Comparison(NamedTuple):
-    """A number that was found beside what it has to be."""
-
-    what: str
-    found: int
-    truth: int
-
-
-@dataclass(slots=True)
-class TruthCheck:
-    """What was found in a partition: counts by question beside the truth's, and differences, for people."""
-
-    found: Counter[str] = field(default_factory=Counter)
-    truth: Counter[str] = field(default_factory=Counter)
-    differences: list[str] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class DemoResult:
-    """What a demo has found.
-
-    Attributes:
-        counts: Compared with the truth.
-        differences: What is not as it must be, for people; empty where all is.
-        shown: What people are shown behind the counts, in order.
-        fields: What programs are told beside the counts.
-    """
-
-    counts: list[Comparison] = field(default_factory=list)
-    differences: list[str] = field(default_factory=list)
-    shown: list[RenderableType] = field(default_factory=list)
-    fields: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def ok(self) -> bool:
-        """Whether everything agrees."""
-        return not self.differences and all(each.found == each.truth for each in self.counts)
-
-    def table(self) -> NumberTable:
-        """Return the counts beside the truth."""
-        rows = (
-            (each.what, f"{each.found:,}", f"{each.truth:,}", mark(ok=each.found == each.truth))
-            for each in self.counts
-        )
-        return table(("records", "found", "truth", ""), rows)
-
-    def add(self, checks: Collection[TruthCheck]) -> None:
-        """Add what was found in partitions, all together."""
-        found, truth = (
-            sum((getattr(each, name) for each in checks), Counter[str]()) for name in ("found", "truth")
-        )
-        every = dict.fromkeys(
-            [*(what for what in _ORDER if found[what] or truth[what]), *sorted(found | truth)]
-        )
-        self.counts += [Comparison(what, found[what], truth[what]) for what in every]
-        self.differ("", [text for each in checks for text in each.differences])
-
-    def differ(self, where: str, differences: Collection[str]) -> None:
-        """Note what is wrong somewhere, the first few."""
-        self.differences += [f"{where}{each}" for each in list(differences)[:_SHOWN]]
-        if len(differences) > _SHOWN:
-            self.differences.append(f"{where}and {len(differences) - _SHOWN:,} more differences")
 
 
 class DemoFolder(NamedTuple):
@@ -207,7 +134,7 @@ class DemoScript:
             raise StopError(f"{command} ended with exit code {code} and printed nothing: it says why above")
         return [json.loads(line) for line in printed.splitlines()]
 
-    def read_topics(self, partition: int, clean: str) -> list[Sequence[Seen]]:
+    def read_topics(self, partition: int, clean: str) -> PartitionTopics:
         """Read one partition of source, clean topic, duplicates and quarantine with a plain consumer.
 
         Raises:
@@ -217,8 +144,9 @@ class DemoScript:
         names = (pipeline.source, clean, pipeline.duplicates or "", pipeline.quarantine or "")
         options = client_options(self.settings.kafka)
 
-        async def read() -> list[Sequence[Seen]]:
-            return list(await asyncio.gather(*(read_partition(options, each, partition) for each in names)))
+        async def read() -> PartitionTopics:
+            topics = await asyncio.gather(*(read_partition(options, each, partition) for each in names))
+            return PartitionTopics(*topics)
 
         return asyncio.run(read())
 
@@ -303,21 +231,6 @@ def has(extra: str, otherwise: str, say: Callable[[str], None]) -> bool:
     if lacking := missing(extra):
         say(f"{otherwise}, which {install(lacking)}")
     return not lacking
-
-
-def table(titles: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> NumberTable:
-    """Return a table whose first column is words, and the others numbers."""
-    made = NumberTable(*titles)
-    for column in made.columns[1:-1]:
-        column.justify = "right"
-    for row in rows:
-        made.add_row(*row)
-    return made
-
-
-def mark(*, ok: bool) -> Text:
-    """Return what stands behind a comparison."""
-    return Text("ok", "green") if ok else Text("WRONG", "bold red")
 
 
 def quoted(**values: object) -> dict[str, str]:

@@ -6,15 +6,13 @@ the worker, reads the topics; what Spark has aggregated is compared with the rec
 
 from __future__ import annotations
 
-from collections import Counter
-from datetime import UTC, datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
 
-from processor.demo.compare import FIRST, PartitionTopics, compare
-from processor.demo.script import DemoResult, DemoScript, has, mark, quoted, table
+from processor.demo.script import DemoScript, has, quoted
+from processor.demo.truth import COLLISION, FIRST, HOUR_MS, DemoResult
 from processor.engine.batch.columns import SIZE
 from processor.errors import EXIT_DONE, EXIT_FAILED, EXIT_VIOLATION
 from processor.kafka.plain.topic_log import LogSpan, TopicLog, close_topics
@@ -24,106 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from processor.demo.script import DemoFolder
+    from processor.demo.truth import Amounts, Hour
     from processor.kafka.plain.consumer import Seen
     from schemas.config import Pipeline
-
-# Pure: rows that Spark has written go in. The truth is counted from the records of the source; neither the
-# worker nor Spark has a part in it.
-
-HOUR_MS = 3_600_000
-
-Key = tuple[int, str]
-"""Start of the hour in ms since 1970, and the campaign."""
-Amounts = tuple[int, int]
-"""Events, and what was spent in hundredths."""
-
-
-class StreamSums:
-    """What the records that must pass come to, by source and truth alone; what collided is counted apart.
-
-    Attributes:
-        newest_ms: The latest time among them.
-    """
-
-    def __init__(self) -> None:
-        self._events, self._cents, self._users = Counter[Key](), Counter[Key](), Counter[str]()
-        self._collided = Counter[str]()
-        self.newest_ms = 0
-
-    def add(self, source: Sequence[Seen], truth: Sequence[Mapping[str, Any]]) -> None:
-        """Add a partition."""
-        for (_, value, _, time_ms, _), line in zip(source, truth, strict=False):
-            if line["passes"]:
-                event = orjson.loads(value or b"")
-                key = time_ms // HOUR_MS * HOUR_MS, event["campaign"]
-                self._events[key] += 1
-                self._cents[key] += int(event["amount"].replace(".", ""))
-                self._users[event["user_id"]] += 1
-                self._collided[event["user_id"]] += line["kind"] == "collision"
-                self.newest_ms = max(self.newest_ms, time_ms)
-
-    def rows(self) -> dict[Key, Amounts]:
-        """Return them by hour and campaign."""
-        return {key: (events, self._cents[key]) for key, events in self._events.items()}
-
-    def lost_words(self) -> str:
-        """Say what would be missing where all that has the id of another record is dropped."""
-        users = sum(self._collided[user] == number for user, number in self._users.items())
-        events = f"{self._collided.total():,} of {self._users.total():,} events"
-        lost = f"{events} and {users:,} of {len(self._users):,} users would have been lost"
-        return f"had collisions been dropped as duplicates, {lost}"
-
-
-def compare_hours(
-    result: DemoResult, rows: Iterable[tuple[Key, Amounts]], sums: StreamSums, watermark_ms: int
-) -> None:
-    """Add to the result what an aggregate holds, and what is not as it must be.
-
-    Args:
-        result: Of the demo.
-        rows: What Spark has written.
-        sums: Of the stream.
-        watermark_ms: An hour is written once its end is so far behind the newest event.
-    """
-    listed, truth = list(rows), sums.rows()
-    times, found = Counter(key for key, _ in listed), dict(listed)
-    closed = {key for key in truth if key[0] + HOUR_MS <= sums.newest_ms - watermark_ms}
-    must = {key: truth[key] for key in closed}
-    differences = [
-        f"{_hour(key[0])} {key[1]}: {_words(found.get(key))}; must be: {_words(must.get(key))}"
-        for key in sorted(found.keys() | must.keys())
-        if found.get(key) != must.get(key)
-    ]
-    differences += [f"{_hour(key[0])} {key[1]}: {each} rows" for key, each in times.items() if each > 1]
-    result.differ("the aggregate: ", differences)
-    agree = sum(found.get(key) == row for key, row in must.items())
-    hours, lines = {}, []
-    for start_ms in sorted({start for start, _ in truth}):
-        open_ = not any(start == start_ms for start, _ in closed)
-        is_, right = ((0, 0) if open_ else _total(found, start_ms)), _total(truth, start_ms)
-        hours[_hour(start_ms)] = {"open": open_, "spark": None if open_ else is_[0], "truth": right[0]}
-        shown = ("", "") if open_ else (f"{is_[0]:,}", f"{is_[1] / 100:,.2f}")
-        said = "open" if open_ else mark(ok=is_ == right)
-        lines.append((_hour(start_ms), shown[0], f"{right[0]:,}", shown[1], f"{right[1] / 100:,.2f}", said))
-    result.shown += [
-        table(("hour (UTC)", "events: Spark", "truth", "revenue: Spark", "truth", ""), lines),
-        f"{agree} of {len(must)} rows of closed hours agree with the truth; an open hour is not written yet",
-    ]
-    result.fields |= {"hours": hours, "aggregate": {"rows": len(listed), "truth": len(must), "agree": agree}}
-
-
-def _total(rows: Mapping[Key, Amounts], start_ms: int) -> Amounts:
-    found = [row for (start, _), row in rows.items() if start == start_ms]
-    return sum(events for events, _ in found), sum(cents for _, cents in found)
-
-
-def _hour(start_ms: int) -> str:
-    return f"{datetime.fromtimestamp(start_ms / 1000, UTC):%Y-%m-%d %H:%M}"
-
-
-def _words(row: Amounts | None) -> str:
-    return "no row" if row is None else f"{row[0]:,} events, revenue {row[1] / 100:,.2f}"
-
 
 Mode = Literal["watermark", "insert-id", "fingerprint", "verdicts"]
 ID_MEMBER = "event_id"
@@ -228,7 +129,8 @@ class StreamDemo:
         self._pipeline: Pipeline = self._script.settings.pipelines[0]
         self._clean = f"{folder.name}.clean"
         self._truth = folder.path / "truth.jsonl"
-        self._sums = StreamSums()
+        self._hours: dict[Hour, Amounts] = {}
+        self._newest_ms = 0
         self._asked: list[tuple[str, set[str]]] = []
         self.result = DemoResult()
 
@@ -272,33 +174,42 @@ class StreamDemo:
             self._show(script.run("read", self._pipeline.duplicates, "--limit", 4)[1])
         elif self._mode == "verdicts":
             self._weigh(records)
-        told = {
-            "records": records,
-            "truth_file": str(self._truth),
-            "config": str(script.config),
-        }
+        told = {"records": records, "truth_file": str(self._truth), "config": str(script.config)}
         self.result.fields = told | self.result.fields | {"worker_seconds": round(seconds, 3)}
         return self.result
 
     def _compare(self) -> None:
         """Compare all partitions, one at a time, which bounds the memory."""
-        checks = []
+        collided = passed = 0
         with self._truth.open("rb") as file:
             for number, lines in groupby(map(orjson.loads, file), lambda line: line["partition"]):
                 truth = list(lines)
                 place = f"{self._pipeline.source}:{number}"
-                topics = PartitionTopics(*self._script.read_topics(number, self._clean))
-                checks.append(compare(place, truth, topics, ID_MEMBER))
-                self._sums.add(topics.source, truth)
+                topics = self._script.read_topics(number, self._clean)
+                self.result.compare_partition(place, truth, topics)
+                kept = [each for each in zip(truth, topics.source, strict=False) if each[0]["passes"]]
+                passed += len(kept)
+                collided += sum(line["kind"] == COLLISION for line, _ in kept)
+                self._add_up(record for _, record in kept)
                 self._asked = self._asked or list(_to_ask(place, truth))
-        self.result.add(checks)
         if self._mode == "fingerprint":
-            self._show(self._sums.lost_words())
+            lost = f"{collided:,} of {passed:,} events would have been lost"
+            self._show(f"had collisions been dropped as duplicates, {lost}")
+
+    def _add_up(self, records: Iterable[Seen]) -> None:
+        """Add records that must pass to the hours that Spark should make of them."""
+        for _, value, _, time_ms, _ in records:
+            event = orjson.loads(value or b"")
+            key = time_ms // HOUR_MS * HOUR_MS, event["campaign"]
+            events, cents = self._hours.get(key, (0, 0))
+            self._hours[key] = events + 1, cents + int(event["amount"].replace(".", ""))
+            self._newest_ms = max(self._newest_ms, time_ms)
 
     def _aggregate(self) -> None:
         self._script.run("aggregate", "--available-now")
         (aggregate,) = self._script.settings.aggregates
-        compare_hours(self.result, _rows(self._folder), self._sums, aggregate.watermark)
+        closed_ms = self._newest_ms - aggregate.watermark
+        self.result.compare_hours(_rows(self._folder), self._hours, closed_ms)
         self.result.fields["files"] = str(self._folder / "hourly")
 
     def _certify(self) -> None:
@@ -314,7 +225,7 @@ class StreamDemo:
         if unexplained := sum(abs(each["unexplained"]) for each in told if "unexplained" in each):
             wrong.append(f"{unexplained:,} records of the source are in no other topic, or too many there")
         self.result.differ("the report: ", wrong)
-        self.result.shown.append(f"the report, for a browser: {page}")
+        self._show(f"the report, for a browser: {page}")
         self.result.fields["report"] = str(page)
 
     def _explain(self) -> None:
@@ -336,9 +247,8 @@ class StreamDemo:
             "clean": (_bytes(self._script, self._clean), "by seqmark materialize afterwards"),
         }
         close_topics()
-        heads = ("topic", "bytes", "per record in", "")
-        rows = [(name, f"{size:,}", f"{size / records:.2f}", by) for name, (size, by) in sizes.items()]
-        self.result.shown.append(table(heads, rows))
+        for name, (size, by) in sizes.items():
+            self._show(f"{name}: {size:,} bytes, {size / records:.2f} per record in, {by}")
         self.result.fields["bytes"] = {name: size for name, (size, _) in sizes.items()}
 
     def _show(self, text: str) -> None:
@@ -357,7 +267,7 @@ def _to_ask(place: str, truth: Sequence[Mapping[str, Any]]) -> Iterator[tuple[st
             yield f"{place}:{lines[len(lines) // 2]['offset']}", told
 
 
-def _rows(folder: DemoFolder) -> Iterator[tuple[Key, Amounts]]:
+def _rows(folder: DemoFolder) -> Iterator[tuple[Hour, Amounts]]:
     """Yield what Spark has written; in a folder of one run that has ended well every file counts."""
     # They come with Spark, which need not be installed.
     import pyarrow as pa  # noqa: PLC0415 - see above

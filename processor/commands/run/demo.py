@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from processor.broker.embedded import find_broker
-from processor.commands.console import json_option, people, result, say
+from processor.commands.console import json_option, people, result, say, table_of
 from processor.commands.files import writing
 from processor.errors import EXIT_DONE, EXIT_FAILED
 from processor.ops.extras import require
 
 if TYPE_CHECKING:
-    from processor.demo.script import DemoResult
+    from processor.demo.truth import DemoResult
 
 
 @click.command()
@@ -94,7 +94,7 @@ def demo(
         finally:
             shutil.rmtree(folder / "state", ignore_errors=True)  # a copy of what is in the changelog
     if as_json:
-        counts = {each.what: {"found": each.found, "truth": each.truth} for each in found.counts}
+        counts = {what: {"found": is_, "truth": must} for what, (is_, must) in found.counts.items()}
         result(mode=mode, ok=found.ok, counts=counts, differences=found.differences, **found.fields)
     _tell(found, as_json=as_json)
     ctx.exit(EXIT_DONE if found.ok else EXIT_FAILED)
@@ -103,7 +103,7 @@ def demo(
 def _tell(found: DemoResult, *, as_json: bool) -> None:
     """Show what came of it; the verdict is said, and where programs read the result all of it is."""
     out = people(stderr=as_json)
-    for each in (found.table(), *found.shown):
+    for each in (table_of(("records", "found", "truth", ""), found.rows, (1, 2)), *found.shown):
         out.print()
         out.print(each, highlight=False, markup=False, soft_wrap=True)
     out.print()

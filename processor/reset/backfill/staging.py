@@ -307,11 +307,6 @@ def _brought(
     return IdRows(FIRST_NUMBER, hashes, nobody[0], reading_ms, nobody[1], fingerprint, collision)
 
 
-def clock_after(reading_ms: NDArray[np.int64]) -> int:
-    """Return what a clock reads after records of these readings."""
-    return int(reading_ms.max()) if reading_ms.size else NEVER
-
-
 def _name(number: int) -> str:
     return f"partition-{number}"
 

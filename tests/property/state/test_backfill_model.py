@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from processor.engine.extract.parts import KeyPart
 from processor.engine.ids.block import decode
+from processor.engine.ids.clock import NEVER
 from processor.engine.ids.page import BACKFILLED, NO_FINGERPRINTS
 from processor.engine.verdict import Verdict
 from processor.errors import StopError
@@ -23,7 +24,7 @@ from processor.inspection.timeline.say import _state
 from processor.judges.asked_id import asked_ids
 from processor.reset.backfill.found import find
 from processor.reset.backfill.prepare import HistoryRows, Preparation
-from processor.reset.backfill.staging import Staging, clock_after, remembered_rows, stage_partition
+from processor.reset.backfill.staging import Staging, remembered_rows, stage_partition
 from processor.state.kv.store import MemoryStore
 from processor.worker.web.ids import _told
 from schemas.changelog.backfill import BACKFILL_KEY, BackfillProgress
@@ -77,7 +78,7 @@ def staged(folder: Path, whole: IdPartition, history: list[Came], said: IdGround
     kept = said.verdict == Verdict.PASS
     if whole.dedup.on_collision == "pass":
         kept |= said.verdict == Verdict.COLLISION
-    clock_ms = clock_after(readings)
+    clock_ms = int(readings.max(initial=NEVER))
     prints = ids.fingerprint[kept] if ids.fingerprint.size else NO_FINGERPRINTS
     rows = remembered_rows(ids.hash[kept], readings[kept], clock_ms, WINDOW_MS, prints)
     part = stage_partition(folder, 0, cut, clock_ms, rows, BLOCK_BYTES)

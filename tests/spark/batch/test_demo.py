@@ -50,11 +50,11 @@ def test_everything_agrees_after_a_killed_run_and_a_date_that_was_made_again(end
     assert counts["quarantined as value_not_json: cannot be judged"]["found"] == 3
     assert "5. Wednesday's prices were wrong" in ended.stderr
     assert ended.stderr.endswith("everything agrees with the truth\n")
-    assert counts["in"]["found"] == 1_000
-    assert counts["dropped: copy of a row of the files"]["found"] == 20
-    assert counts["dropped: copy within the topic"]["found"] == 30
-    assert counts["collisions passed"]["found"] == 10
-    assert counts["quarantined"]["found"] == 2
+    assert counts["topic, in"]["found"] == 1_000
+    assert counts["topic, dropped: copy of a row of the files"]["found"] == 20
+    assert counts["topic, dropped: copy within the topic"]["found"] == 30
+    assert counts["topic, kept: collision"]["found"] == 10
+    assert counts["topic, quarantined as value_not_json: first"]["found"] == 2
 
 
 def test_its_report_shows_the_runs_in_a_browser(ended: Result, folder: Path, chromium: Chromium) -> None:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from processor.demo.compare import PartitionTopics, compare
-from processor.demo.script import Comparison, DemoResult, TruthCheck
+from processor.demo.truth import HOUR_MS, DemoResult, PartitionTopics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,30 +67,29 @@ class Outputs:
             else:
                 self.receipts.append({"offset": offset, "verdict": "duplicate"})
 
-    def check(self) -> TruthCheck:
+    def check(self) -> DemoResult:
         told: list[Seen] = [
             (None, json.dumps(each).encode(), (), 0, at) for at, each in enumerate(self.receipts)
         ]
         topics = PartitionTopics(self.source, self.clean, told, self.quarantine)
-        return compare("raw:0", truth(), topics, "event_id")
+        result = DemoResult()
+        result.compare_partition("raw:0", truth(), topics)
+        return result
 
 
 def test_what_is_right_agrees_and_is_counted_by_what_became_of_it() -> None:
-    result = DemoResult()
-    result.add([Outputs().check()])
+    result = Outputs().check()
     assert result.ok
-    assert result.counts == [
-        Comparison("in", 7, 7),
-        Comparison("passed", 4, 4),
-        Comparison("in the clean topic", 4, 4),
-        Comparison("passed again", 1, 1),
-        Comparison("collisions passed", 2, 2),
-        Comparison("notes of collisions", 2, 2),
-        Comparison("dropped: resend", 1, 1),
-        Comparison("dropped: tail", 1, 1),
-        Comparison("quarantined", 1, 1),
-        Comparison("receipts", 2, 2),
-    ]
+    assert result.counts == {
+        "dropped: resend": (1, 1),
+        "dropped: tail": (1, 1),
+        "in": (7, 7),
+        "kept: collision": (2, 2),
+        "kept: first": (1, 1),
+        "kept: late": (1, 1),
+        "noted: collision": (2, 2),
+        "quarantined as value_not_json: first": (1, 1),
+    }
 
 
 def drop(outputs: Outputs, at: int) -> None:
@@ -106,45 +104,41 @@ def let_pass(outputs: Outputs) -> None:
     outputs.clean.insert(1, outputs.source[1])
 
 
-def rename(outputs: Outputs, new: str) -> None:
-    """Rename the second of the collisions otherwise, in its note and in the clean topic."""
-    note = next(each for each in outputs.receipts if each["offset"] == 105)
-    key, value, *more = outputs.clean[-1]
-    outputs.clean[-1] = (key, (value or b"").replace(note["new_id"].encode(), new.encode()), *more)  # type: ignore[assignment]
-    note["new_id"] = new
-
-
 def change(outputs: Outputs, place: int, was: bytes, now: bytes) -> None:
     key, value, *more = outputs.clean[place]
     outputs.clean[place] = (key, (value or b"").replace(was, now), *more)  # type: ignore[assignment]
 
 
-LOST = "is lost, changed or out of order"
+OTHER = "of the clean topic is not what must be there, or one too many"
 FAULTS: dict[str, tuple[Callable[[Outputs], object], str]] = {
-    "lost at the end": (lambda o: o.clean.pop(), f"raw:0:105 {LOST}: the clean topic ends before it"),
-    "lost": (lambda o: o.clean.pop(0), f"raw:0:100 {LOST}"),
-    "twice": (lambda o: o.clean.append(o.clean[-1]), "raw:0: the clean topic has 1 records too many"),
-    "out of order": (lambda o: o.clean.reverse(), f"raw:0:100 {LOST}"),
-    "changed": (lambda o: change(o, 0, b'"n": 0', b'"n": 9'), f"raw:0:100 {LOST}"),
-    "dropped": (lambda o: drop(o, 0), "raw:0:100 has been dropped (first), must have passed (first)"),
-    "not dropped": (let_pass, "raw:0:101 has passed (resend), must have been dropped (resend)"),
-    "without a receipt": (
-        lambda o: o.receipts.pop(),
-        "raw:0:106 has passed (tail), must have been dropped (tail)",
+    "lost at the end": (lambda o: o.clean.pop(), "raw:0:105 must be kept, and is not"),
+    "lost": (lambda o: o.clean.pop(0), "raw:0:100 must be kept, and is not"),
+    "twice": (lambda o: o.clean.append(o.clean[-1]), f"raw:0: offset 0 {OTHER}"),
+    "out of order": (lambda o: o.clean.reverse(), f"raw:0: offset 0 {OTHER}"),
+    "changed": (lambda o: change(o, 0, b'"n": 0', b'"n": 9'), f"raw:0: offset 100 {OTHER}"),
+    "dropped": (lambda o: drop(o, 0), "raw:0:100 is dropped, and must not be, or not twice"),
+    "not dropped": (let_pass, "raw:0:101 must be dropped, and is not"),
+    "without a receipt": (lambda o: o.receipts.pop(), "raw:0:106 must be dropped, and is not"),
+    "with two receipts": (
+        lambda o: o.receipts.append(o.receipts[0]),
+        "raw:0:101 is dropped, and must not be, or not twice",
     ),
-    "not a collision": (
-        lambda o: o.receipts.pop(1),
-        "raw:0:102 has passed (first), must have passed (collision)",
+    "of no record": (
+        lambda o: o.receipts.append({"offset": 999, "verdict": "late"}),
+        "raw:0:999 is dropped, and must not be, or not twice",
     ),
+    "not a collision": (lambda o: o.receipts.pop(1), "raw:0:102 must be noted, and is not"),
     "not in quarantine": (
         lambda o: o.quarantine.clear(),
-        "raw:0:103 has passed (first), must have been quarantined",
+        "raw:0:103 must be quarantined as value_not_json, and is not",
     ),
-    "no id at all": (lambda o: rename(o, "17"), f"raw:0:105 {LOST}"),
-    "another id": (lambda o: change(o, -1, b"1c77", b"2c77"), f"raw:0:105 {LOST}"),
-    "an id that another has": (
-        lambda o: rename(o, NEW_ID.format(2)),
-        "raw:0: records that collided share a new id",
+    "quarantined twice": (
+        lambda o: o.quarantine.append(o.quarantine[0]),
+        "raw:0:103 is quarantined as value_not_json, and must not be, or not twice",
+    ),
+    "another old id": (
+        lambda o: o.clean.append((*o.clean.pop()[:2], (("seqmark.original_id", b"id-9"),), 1_005, 7)),
+        f"raw:0: offset 7 {OTHER}",
     ),
     "another source": (
         lambda o: o.source.pop(),
@@ -156,24 +150,37 @@ FAULTS: dict[str, tuple[Callable[[Outputs], object], str]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_each_fault_is_named(fault: str) -> None:
     spoil, said = FAULTS[fault]
-    outputs, result = Outputs(), DemoResult()
+    outputs = Outputs()
     spoil(outputs)
-    result.add([outputs.check()])
+    result = outputs.check()
     assert not result.ok
     assert any(each.startswith(said) for each in result.differences), result.differences
-
-
-@pytest.mark.parametrize(("which", "what"), [("receipts", "receipts"), ("quarantine", "quarantined")])
-def test_what_is_there_twice_or_of_no_record_is_counted(which: str, what: str) -> None:
-    outputs, result = Outputs(), DemoResult()
-    getattr(outputs, which).append(getattr(outputs, which)[0])
-    result.add([outputs.check()])
-    assert not result.ok
-    (wrong,) = [each for each in result.counts if each.found != each.truth]
-    assert (wrong.what, wrong.found) == (what, wrong.truth + 1)
 
 
 def test_of_many_differences_a_few_are_said() -> None:
     result = DemoResult()
     result.differ("here: ", [f"fault {n}" for n in range(7)])
     assert result.differences[4:] == ["here: fault 4", "here: and 2 more differences"]
+
+
+A, B, OPEN = (HOUR_MS, "a"), (2 * HOUR_MS, "b"), (3 * HOUR_MS, "a")
+HOURS = {A: (2, 150), B: (1, 0), OPEN: (7, 9)}
+WRITTEN = [(A, (2, 150)), (B, (1, 0))]
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (WRITTEN, ""),
+        (WRITTEN[:1], "None; must be: (1, 0)"),
+        ([*WRITTEN, WRITTEN[0]], "(4, 300); must be: (2, 150)"),
+        ([*WRITTEN, (OPEN, (7, 9))], "(7, 9); must be: None"),
+        ([WRITTEN[0], (B, (1, 1))], "(1, 1); must be: (1, 0)"),
+    ],
+    ids=["right", "missing", "twice", "too early", "another amount"],
+)
+def test_of_an_aggregate_closed_hours_are_there_once_and_no_other(rows: list[Any], said: str) -> None:
+    result = DemoResult()
+    result.compare_hours(rows, HOURS, 3 * HOUR_MS)
+    assert result.ok == (not said)
+    assert [each.endswith(said) for each in result.differences] == [True] * bool(said)
