@@ -1152,8 +1152,8 @@ MISTAKES = (
     Mistake(
         "a search takes the first mark of a fetch for the one before",
         "processor/inspection/marks.py",
-        "            return Neighbours(found[higher - 1].item, found[higher].item)\n",
-        "            return Neighbours(found[0].item, found[higher].item)\n",
+        "            return Neighbours(found[higher - 1].mark, found[higher].mark)\n",
+        "            return Neighbours(found[0].mark, found[higher].mark)\n",
         "tests/property/inspection/test_marks_model.py::"
         "test_the_frames_are_those_that_reading_everything_gives",
     ),
