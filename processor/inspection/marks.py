@@ -10,15 +10,12 @@ may not be found.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from schemas.changelog.marks import IndexMark
-
-T = TypeVar("T")
-T_co = TypeVar("T_co", covariant=True)
 
 MOST_STATES = 16
 """So many resets are looked behind: one is made by hand, and retention removes old ones."""
@@ -28,33 +25,37 @@ LAST_OFFSETS = 16
 Key = tuple[int, ...]
 
 
-class StoredItem(NamedTuple, Generic[T_co]):
-    """A mark, or whatever else is looked for, and the offset that it stands at."""
+class StoredMark(NamedTuple):
+    """A mark and its offset in the index topic."""
 
     offset: int
-    item: T_co
+    mark: IndexMark
 
 
 class Extent(NamedTuple):
-    """Offsets of a partition: the first, and the one up to which it can be read."""
+    """Offsets of an index topic's partition: the first, and the one up to which it can be read."""
 
     start: int
     stop: int
 
 
-class StoredItems(Protocol[T_co]):
-    """One partition of a topic with such items."""
+class StoredMarks(Protocol):
+    """One partition of an index topic."""
 
-    async def some_from(self, offset: int, stop: int) -> Sequence[StoredItem[T_co]]:
-        """Return some items, from the first at or behind ``offset`` on; none: there is none before ``stop``."""
+    async def extent(self) -> Extent:
+        """Return from where to where it can be read."""
+        ...
+
+    async def some_from(self, offset: int, stop: int) -> Sequence[StoredMark]:
+        """Return some marks, from the first at or behind ``offset`` on; none: there is none before ``stop``."""
         ...
 
 
-class Neighbours(NamedTuple, Generic[T_co]):
-    """Two items that follow each other; None: there is none before, or behind."""
+class Neighbours(NamedTuple):
+    """Two marks that follow each other; None: there is none before, or behind."""
 
-    before: T_co | None
-    after: T_co | None
+    before: IndexMark | None
+    after: IndexMark | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,56 +78,56 @@ class MarkFrame:
 
 
 async def first_above(
-    items: StoredItems[T], extent: Extent, key: Callable[[T], Key], above: Key
-) -> Neighbours[T]:
-    """Return the first item whose key is above another one, and the item before it; keys rise by offset."""
+    marks: StoredMarks, extent: Extent, key: Callable[[IndexMark], Key], above: Key
+) -> Neighbours:
+    """Return the first mark whose key is above another one, and the mark before it; keys rise by offset."""
     low, high = extent
-    before: T | None = None
-    after: T | None = None
+    before: IndexMark | None = None
+    after: IndexMark | None = None
     while low < high:
         middle = (low + high) // 2
-        found = await items.some_from(middle, extent.stop)
+        found = await marks.some_from(middle, extent.stop)
         if not found:
             high = middle
             continue
-        higher = next((index for index, each in enumerate(found) if key(each.item) > above), None)
+        higher = next((index for index, each in enumerate(found) if key(each.mark) > above), None)
         if higher == 0:
-            high, after = middle, found[0].item
+            high, after = middle, found[0].mark
             continue
         if higher is not None:
-            return Neighbours(found[higher - 1].item, found[higher].item)
-        low, before = found[-1].offset + 1, found[-1].item
+            return Neighbours(found[higher - 1].mark, found[higher].mark)
+        low, before = found[-1].offset + 1, found[-1].mark
     return Neighbours(before, after)
 
 
-async def frames(marks: StoredItems[IndexMark], extent: Extent, offset: int) -> list[MarkFrame]:
+async def frames(marks: StoredMarks, offset: int) -> list[MarkFrame]:
     """Return the frames in which a source offset may have been taken in, those of the newest state first."""
     found: list[MarkFrame] = []
+    extent = await marks.extent()
     oldest = next(iter(await marks.some_from(*extent)), None)
     state = await _newest(marks, extent)
     for _ in range(MOST_STATES):
         if state is None or oldest is None:
             break
-        beside = await first_above(marks, extent, _by_offset, (state.since_ms, offset))
-        before, after = beside
+        before, after = await first_above(marks, extent, _by_offset, (state.since_ms, offset))
         mine = before if before is not None and before.since_ms == state.since_ms else None
         # Without a mark of its own before it, the state began behind the offset; or the topic does.
         if mine is not None or (before is None and after is not None and after.since_ms == state.since_ms):
             found.append(MarkFrame(state.since_ms, mine, after))
-        if oldest.item.since_ms == state.since_ms:
+        if oldest.mark.since_ms == state.since_ms:
             break
         state = (await first_above(marks, extent, _by_state, (state.since_ms - 1,))).before
     return found
 
 
-async def _newest(marks: StoredItems[IndexMark], extent: Extent) -> IndexMark | None:
+async def _newest(marks: StoredMarks, extent: Extent) -> IndexMark | None:
     """Return the last mark."""
     span = LAST_OFFSETS
     while True:
         start = at = max(extent.start, extent.stop - span)
         last: IndexMark | None = None
         while some := await marks.some_from(at, extent.stop):
-            at, last = some[-1].offset + 1, some[-1].item
+            at, last = some[-1].offset + 1, some[-1].mark
         if last is not None or start == extent.start:
             return last
         span *= LAST_OFFSETS

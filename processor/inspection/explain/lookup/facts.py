@@ -16,21 +16,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from processor.errors import RebuildError
-from processor.inspection.explain.lookup.log import LogItems
-from processor.inspection.marks import Extent, StoredItem, first_above
 from processor.kafka.client import TopicPartition
 from processor.kafka.offsets import bounds, committed
 from processor.kafka.topics.plan import changelog_topic, positions_topic, repartition_topic
-from processor.state.changelog import rows_under
 from schemas.changelog.ids import ORIGIN_COPY_KEY
 from schemas.changelog.position import Origin, Position
 from schemas.changelog.topic_ids import UNKNOWN_ID, TopicId
 from schemas.changelog.values import ORIGIN_KEY, POSITION_KEY, CorruptStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
-    from processor.engine.batch.columns import Columns
     from processor.inspection.explain.lookup.log import LogReader
     from processor.kafka.client import Client
     from processor.kafka.offsets import Bounds
@@ -49,6 +45,7 @@ HEAD_OFFSETS = 512
 """Offsets of a changelog that are read to find the origin, at its beginning: about 1 MiB at most."""
 COPY_OFFSETS = 64
 """Offsets at its end that are read for a copy of the origin: blocks of ids are up to 1 MiB each."""
+_STEPS = 64
 NEVER = 2**63 - 1
 
 
@@ -223,6 +220,8 @@ class _OriginSearch:
     """When the state was made, once it has run; 0: not known."""
     last: Position | None = None
     """Its last position, once it has run."""
+    _after: int = 0
+    """How far the last read has come."""
     _bytes: int = 0
     """How much it has read."""
 
@@ -256,15 +255,23 @@ class _OriginSearch:
         return origin
 
     async def _between(self, low: int, high: int, state_id: bytes) -> Origin | None:
-        """Return what stands before the first position with this state id, behind the last with another one."""
-
-        def is_now(each: StoredItem[Position]) -> tuple[int]:
-            return (each.item.state_id == state_id,)
-
-        stored = LogItems(self.log, self.tp, _positions)
-        found = await first_above(stored, Extent(low, high), is_now, (0,))
-        begin = low if found.before is None else found.before.offset + 1
-        return (await self._read(begin, min(begin + 2 * HEAD_OFFSETS, high), until_position=True))[2]
+        """Return what stands where the first position with this state id is: between two offsets."""
+        for _ in range(_STEPS):
+            if high - low <= HEAD_OFFSETS:
+                break
+            middle = (low + high) // 2
+            first, _, _ = await self._read(middle, high, until_position=True)
+            if first is None or first.state_id == state_id:
+                high = middle
+            else:
+                low = middle
+        stop = min(low + 2 * HEAD_OFFSETS, self.limits.stable)
+        while low < stop:
+            first, _, origin = await self._read(low, stop, until_position=True)
+            if first is None or first.state_id == state_id:
+                return origin
+            low = self._after
+        return None
 
     async def _read(
         self, start: int, stop: int, *, until_position: bool = False
@@ -289,16 +296,11 @@ class _OriginSearch:
                     last = Position.decode(value)
                     first = first or last
                     if until_position:
+                        self._after = int(columns.offset[row]) + 1
                         return first, last, origin
                 elif key == ORIGIN_KEY:
                     origin, last = Origin.decode(value), None
                 elif key == ORIGIN_COPY_KEY:
                     origin = origin or Origin.decode(value)
+            self._after = some.stop
         return first, last, origin
-
-
-def _positions(columns: Columns) -> Iterator[StoredItem[StoredItem[Position]]]:
-    rows = rows_under(columns, POSITION_KEY)
-    for at, (_, value) in zip(columns.offset[rows].tolist(), columns.items(rows), strict=True):
-        if value is not None:
-            yield StoredItem(at, StoredItem(at, Position.decode(value)))

@@ -12,7 +12,7 @@ from bisect import bisect_right, insort
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -36,15 +36,13 @@ from processor.wire.quarantine import read_record
 from processor.wire.receipt_values import RecordRef
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterable
+    from collections.abc import AsyncGenerator
 
     from numpy.typing import NDArray
 
-    from processor.inspection.marks import StoredItem
     from processor.kafka.client import Client, TopicPartition
     from processor.wire.decode import Chunk
 
-T = TypeVar("T")
 LOOK_BYTES = 16 * 1024
 """Of a fetch that looks at one place: some hundred receipts, or a worker's whole batch where that is larger."""
 READ_BYTES = 1024 * 1024
@@ -241,32 +239,6 @@ class LogReader:
             (old, start), oldest = self._kept.popitem(last=False)
             self._starts[old].remove(start)
             self._kept_bytes -= oldest.size_bytes
-
-
-@dataclass(frozen=True)
-class LogItems(Generic[T]):
-    """What stands in one partition of a topic, to be searched by `processor.inspection.marks.first_above`.
-
-    Attributes:
-        log: Reads it.
-        tp: The partition.
-        items: Yields what is looked for in some records.
-        most_bytes: Of a fetch.
-    """
-
-    log: LogReader
-    tp: TopicPartition
-    items: Callable[[Columns], Iterable[StoredItem[T]]]
-    most_bytes: int = LOOK_BYTES
-
-    async def some_from(self, offset: int, stop: int) -> list[StoredItem[T]]:
-        """Return some items, from the first at or behind ``offset`` on; none: none is before ``stop``."""
-        while offset < stop:
-            stretch = await self.log.stretch(self.tp, offset, stop, self.most_bytes)
-            if found := [each for each in self.items(stretch.columns) if offset <= each.offset < stop]:
-                return found
-            offset = stretch.stop
-        return []
 
 
 def shown(tp: TopicPartition, columns: Columns, row: int = 0) -> ShownRecord:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from processor.errors import RebuildError, StopError
-from processor.inspection.explain.lookup.log import LogItems
-from processor.inspection.marks import Extent, MarkFrame, Neighbours, StoredItem, first_above, frames
+from processor.inspection.marks import Extent, MarkFrame, Neighbours, StoredMark, first_above, frames
 from processor.kafka.client import TopicPartition
 from processor.kafka.offsets import bounds
 from processor.kafka.topics.index import index_topic, route_index_topic
@@ -22,7 +21,7 @@ from schemas.changelog.topic_ids import UNKNOWN_ID, TopicId
 from schemas.changelog.values import CorruptStateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Sequence
 
     from processor.engine.batch.columns import Columns
     from processor.inspection.explain.lookup.log import LogReader
@@ -93,7 +92,7 @@ class MarkLookup:
         if known is not None and known.holds(offset):
             return known.found
         try:
-            found = await frames(marks, await self._extent(marks.tp), offset)
+            found = await frames(marks, offset)
         except (StopError, RebuildError, CorruptStateError):
             return []
         self._recent[marks.tp] = _RecentFrames(offset, found, time.monotonic())
@@ -101,7 +100,7 @@ class MarkLookup:
 
     async def first_above(
         self, pipeline: Pipeline, number: int, key: Callable[[IndexMark], Key], above: Key
-    ) -> Neighbours[IndexMark]:
+    ) -> Neighbours:
         """Return the first mark whose key is above another one, and the mark before it; not with ``route``."""
         return await self._first_above(index_topic(self.settings, pipeline), number, key, above)
 
@@ -112,11 +111,11 @@ class MarkLookup:
 
     async def _first_above(
         self, topic: str, number: int, key: Callable[[IndexMark], Key], above: Key
-    ) -> Neighbours[IndexMark]:
+    ) -> Neighbours:
         marks = self._marks(topic, number)
         if marks is not None:
             with suppress(StopError, RebuildError, CorruptStateError):
-                return await first_above(marks, await self._extent(marks.tp), key, above)
+                return await first_above(marks, await marks.extent(), key, above)
         return Neighbours(None, None)
 
     def tags(self, pipeline: Pipeline, number: int, *, second: bool = False) -> MarkTags:
@@ -131,14 +130,10 @@ class MarkLookup:
         told = _told(found.before, self.tags(pipeline, number, second=True))
         return OutputEnds() if told is None else told.ends
 
-    def _marks(self, topic: str, number: int) -> LogItems[IndexMark] | None:
+    def _marks(self, topic: str, number: int) -> _IndexLog | None:
         if number not in self.client.partitions(topic):
             return None
-        return LogItems(self.log, TopicPartition(topic, number), _marks, MARK_BYTES)
-
-    async def _extent(self, tp: TopicPartition) -> Extent:
-        found = (await bounds(self.client, [tp]))[tp]
-        return Extent(found.start, found.stable)
+        return _IndexLog(self.client, self.log, TopicPartition(topic, number))
 
     def _tags(self, pipeline: Pipeline, source: str, number: int) -> MarkTags:
         sink = pipeline.sink if pipeline.writes_records else None
@@ -147,11 +142,8 @@ class MarkLookup:
         return MarkTags(*(each.tag(number) for each in ids))
 
 
-def _marks(columns: Columns) -> Iterator[StoredItem[IndexMark]]:
-    items = columns.items(np.arange(len(columns)))
-    for at, (key, value) in zip(columns.offset.tolist(), items, strict=True):
-        if key == MARK_KEY and value is not None:
-            yield StoredItem(at, IndexMark.decode(value))
+def _items(columns: Columns, first: int) -> list[tuple[bytes, bytes | None]]:
+    return columns.items(np.arange(first, len(columns)))
 
 
 def _told(mark: IndexMark | None, now: MarkTags) -> IndexMark | None:
@@ -161,3 +153,31 @@ def _told(mark: IndexMark | None, now: MarkTags) -> IndexMark | None:
     same = (then == tag for then, tag in zip(mark.tags[1:], now[1:], strict=True))
     ends = (end if still else -1 for end, still in zip(mark.ends, same, strict=True))
     return replace(mark, ends=OutputEnds(*ends))
+
+
+@dataclass(frozen=True)
+class _IndexLog:
+    """One partition of an index topic, for `processor.inspection.marks`."""
+
+    client: Client
+    log: LogReader
+    tp: TopicPartition
+
+    async def extent(self) -> Extent:
+        found = (await bounds(self.client, [self.tp]))[self.tp]
+        return Extent(found.start, found.stable)
+
+    async def some_from(self, offset: int, stop: int) -> Sequence[StoredMark]:
+        while offset < stop:
+            found = await self.log.stretch(self.tp, offset, stop, MARK_BYTES)
+            columns = found.columns
+            first = int(columns.offset.searchsorted(offset))
+            marks = [
+                StoredMark(int(at), IndexMark.decode(value))
+                for at, (key, value) in zip(columns.offset[first:], _items(columns, first), strict=True)
+                if key == MARK_KEY and value is not None
+            ]
+            if marks:
+                return marks
+            offset = found.stop
+        return []

@@ -15,8 +15,6 @@ import numpy as np
 from processor.engine.verdict import Fault
 from processor.errors import StopError
 from processor.inspection.explain.lookup.eras import REPLACED
-from processor.inspection.explain.lookup.log import LogItems
-from processor.inspection.marks import Extent, StoredItem, first_above
 from processor.kafka.client import Client, TopicPartition
 from processor.wire.receipt_values import RecordRef
 from schemas.changelog.topic_ids import TopicId
@@ -25,9 +23,8 @@ from schemas.verdicts.record import UNKNOWN_TOPIC, Action, CorruptVerdictError, 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from processor.engine.batch.columns import Columns
     from processor.inspection.explain.case import SourceCase
-    from processor.inspection.explain.lookup.log import LogReader
+    from processor.inspection.explain.lookup.log import LogReader, LogStretch
 
 
 class DamagedVerdictError(StopError):
@@ -113,8 +110,8 @@ class VerdictLookup:
         if before is None and limits.start:
             return "the verdict record of that time is not retained any more"
         start = limits.start if before is None else before.offset + 1
-        after = await LogItems(self.log, tp, _records).some_from(start, limits.stable)
-        begins = bool(after) and begun_at(after[0].item.value) is not None
+        after = next(iter(await self._some_from(tp, start, limits.stable)), None)
+        begins = after is not None and begun_at(after.value) is not None
         return "the pipeline wrote no verdicts then" if begins else ""
 
     @staticmethod
@@ -134,23 +131,26 @@ class VerdictLookup:
     async def _now(self, case: SourceCase, tp: TopicPartition) -> _Stored | None:
         """Return the last record of the state of now that begins at an offset or before it."""
         limits, since_ms = case.facts.bounds[tp], case.facts.since_ms
-
-        def beyond(each: _Stored) -> tuple[int]:
+        low, high, best = limits.start, limits.stable, None
+        while low < high:
+            middle = (low + high) // 2
+            some = await self._some_from(tp, middle, limits.stable)
             # Of a state before: all of its ranges are before those of now.
-            return (each.timestamp_ms >= since_ms and each.base > case.offset,)
-
-        stored = LogItems(self.log, tp, _records)
-        found = await first_above(stored, Extent(limits.start, limits.stable), beyond, (0,))
-        best = found.before
+            beyond = [each.timestamp_ms >= since_ms and each.base > case.offset for each in some]
+            if not some or beyond[0]:
+                high = middle
+            elif True in beyond:
+                best = some[beyond.index(True) - 1]
+                break
+            else:
+                low, best = some[-1].offset + 1, some[-1]
         return best if best is not None and best.timestamp_ms >= since_ms else None
 
     async def _before(self, case: SourceCase, tp: TopicPartition) -> _Stored | None:
         """Return the last record of a state before that of now that has an offset."""
         limits, best = case.facts.bounds[tp], None
         async for stretch in self.log.stretches(tp, limits.start, limits.stable):
-            for at, each in _records(stretch.columns):
-                if not limits.start <= at < limits.stable:
-                    continue
+            for each in _records(stretch, limits.start, limits.stable):
                 if each.timestamp_ms >= case.facts.since_ms:
                     return best
                 # Its end stands in the head too, and is looked at when it is read.
@@ -158,12 +158,22 @@ class VerdictLookup:
                     best = each
         return best
 
+    async def _some_from(self, tp: TopicPartition, offset: int, stop: int) -> list[_Stored]:
+        """Return some records, from the first at or behind ``offset`` on; none: none is before ``stop``."""
+        while offset < stop:
+            stretch = await self.log.stretch(tp, offset, stop)
+            if found := list(_records(stretch, offset, stop)):
+                return found
+            offset = stretch.stop
+        return []
 
-def _records(columns: Columns) -> Iterator[StoredItem[_Stored]]:
-    """Yield the verdict records among some; what is none was written by somebody else."""
+
+def _records(stretch: LogStretch, start: int, stop: int) -> Iterator[_Stored]:
+    """Yield the verdict records of a stretch; what is none was written by somebody else."""
+    columns = stretch.columns
     for row in range(len(columns)):
         offset = int(columns.offset[row])
         at, size = int(columns.value[row]), max(0, int(columns.value_length[row]))
         value = columns.data[at : at + size].tobytes()
-        if (base := base_of(value)) is not None:
-            yield StoredItem(offset, _Stored(offset, int(columns.timestamp[row]), base, value))
+        if start <= offset < stop and (base := base_of(value)) is not None:
+            yield _Stored(offset, int(columns.timestamp[row]), base, value)
