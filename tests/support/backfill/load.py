@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from processor.config.load import load
+from processor.engine.ids.clock import NEVER
 from processor.engine.verdict import Verdict
 from processor.errors import SeqmarkError
 from processor.inspection.explain.explainer import Explainer
@@ -25,7 +26,7 @@ from processor.judges.exact import ExactIds
 from processor.judges.factory import mode_of
 from processor.reset.backfill.fold import SequenceRows, WatermarkPreparation
 from processor.reset.backfill.load import loading
-from processor.reset.backfill.staging import Staging, clock_after, remembered_rows, stage_partition
+from processor.reset.backfill.staging import Staging, remembered_rows, stage_partition
 from processor.state.kv.store import MemoryStore
 from processor.state.table import Table
 from processor.wire.encode import plain_batch
@@ -68,7 +69,7 @@ def stage(
         evidence = judge.extract(columns)
         kept = judge.judge(evidence).verdict == Verdict.PASS
         readings = np.maximum.accumulate(np.array([each[2] for each in some], np.int64))
-        clock_ms = clock_after(readings)
+        clock_ms = int(readings.max(initial=NEVER))
         rows = remembered_rows(evidence.ids.hash[kept], readings[kept], clock_ms, dedup.window)
         # Blocks of about ten ids, so that there are several.
         parts[number] = stage_partition(folder, number, cut, clock_ms, rows, 300)
