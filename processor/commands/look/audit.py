@@ -22,7 +22,8 @@ from schemas.config.values import DurationMs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from processor.inspection.audit.audit import Audit, AuditExtent
+    from processor.inspection.audit.audit import Audit
+    from processor.inspection.audit.read import ReadExtent
     from processor.inspection.audit.show import PricePer
     from schemas.config import Kafka
 
@@ -110,10 +111,10 @@ def audit(  # noqa: PLR0913 - one argument per option
     if html is not None and not html.parent.is_dir():
         raise click.BadParameter(f"there is no folder {html.parent}", param_hint="--html")
     # numpy and the broker's client are slow to import: what is wrong is said at once.
-    from processor.inspection.audit.audit import AuditExtent  # noqa: PLC0415 - see above
+    from processor.inspection.audit.read import ReadExtent  # noqa: PLC0415 - see above
     from processor.inspection.audit.show import PricePer, fields, page  # noqa: PLC0415 - as above
 
-    extent = AuditExtent(None if since is None else read_time(since), records, seconds)
+    extent = ReadExtent(None if since is None else read_time(since), records, seconds)
     per = None if price is None else PricePer(*price, _UNITS[price[1]])
     found, code = [], EXIT_DONE
     for topic in topics:
@@ -148,7 +149,7 @@ def _reached(
     return kafka_of(str(bootstrap)) if settings is None else settings.kafka, topics
 
 
-def audited(kafka: Kafka, topic: str, extent: AuditExtent, others: tuple[str, ...]) -> Audit:
+def audited(kafka: Kafka, topic: str, extent: ReadExtent, others: tuple[str, ...]) -> Audit:
     """Audit one topic, with a bar."""
     from processor.inspection.audit.audit import audit as run  # noqa: PLC0415 - as above
 

@@ -21,8 +21,8 @@ from schemas.config.values import DurationMs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from processor.inspection.audit.read import ReadExtent
     from processor.inspection.simulate.forecast import Forecast, Simulation
-    from processor.inspection.simulate.read import ReadExtent
     from processor.inspection.simulate.recommend import Recommendation
     from schemas.config import Pipeline, Settings
 
@@ -100,10 +100,10 @@ def simulate(  # noqa: PLR0913 - one argument per option
         if reason := why_not(config, settings):
             raise click.BadParameter(reason, param_hint="--write")
     # numpy and the broker's client are slow to import: a config that is wrong is said at once.
-    from processor.inspection.simulate.read import ReadExtent  # noqa: PLC0415 - see above
+    from processor.inspection.audit.read import ReadExtent  # noqa: PLC0415 - see above
     from processor.inspection.simulate.recommend import recommend  # noqa: PLC0415 - as above
 
-    extent = ReadExtent(None if since is None else read_time(since), records)
+    extent = ReadExtent(None if since is None else read_time(since), records, newest=True)
     found: list[tuple[Simulation, Recommendation]] = []
     for each in chosen:
         simulation = _simulate(settings, each, windows_ms, extent)
@@ -136,7 +136,7 @@ def _require_room(config: Path, html: Path | None, write: Path | None, *, force:
 
 
 def _simulate(settings: Settings, pipeline: Pipeline, windows_ms: list[int], extent: ReadExtent) -> Simulation:
-    from processor.inspection.simulate.read import simulate as run  # noqa: PLC0415 - as above
+    from processor.inspection.simulate.ways import simulate as run  # noqa: PLC0415 - as above
 
     with ExitStack() as drawn:
 

@@ -58,13 +58,13 @@ def init(
     _require_room(output, force=force)
     kafka = kafka_of(bootstrap)
     # numpy and the broker's client are slow to import: what is wrong is said at once.
-    from processor.inspection.audit.audit import AuditExtent  # noqa: PLC0415 - see above
+    from processor.inspection.audit.read import ReadExtent  # noqa: PLC0415 - see above
     from processor.inspection.audit.show import verdict  # noqa: PLC0415 - as above
     from processor.inspection.proposal.names import PipelineNames  # noqa: PLC0415 - as above
     from processor.inspection.proposal.written import config_text  # noqa: PLC0415 - as above
 
     names = PipelineNames.after(topic)
-    found = audited(kafka, topic, AuditExtent(records=records), names.outputs)
+    found = audited(kafka, topic, ReadExtent(records=records), names.outputs)
     if not as_json:
         # A result; where the config itself goes to stdout that is the whole result.
         show(found, stderr=output is None)

@@ -1,7 +1,8 @@
 """Judges the occurrences of some ids for many windows at once, by the rules of mode insert-id.
 
-What `seqmark simulate` predicts by. Each id is judged alone: of every window only what its records pass, and
-what of them collides, is kept, so that any number of windows needs one array of occurrences.
+What `seqmark simulate` and `seqmark audit` say of windows. Each id is judged alone: of every window only what
+its records pass, and what of them collides, is kept, so that any number of windows needs one array of
+occurrences.
 
 Sums per window are int64 or float64 ``[w, SUMS]``::
 
@@ -36,7 +37,6 @@ def judge_grid(
     first: NDArray[np.int64],
     partition: NDArray[np.int32],
     reading: NDArray[np.int64],
-    count: NDArray[np.int64],
     variant: NDArray[np.int64],
     windows: NDArray[np.int64],
     buckets: NDArray[np.int64],
@@ -53,7 +53,6 @@ def judge_grid(
         first: int64[u + 1], where the rows of each id begin; they end where the next one's do.
         partition: int32[n], equal where occurrences meet; those of one stand together within an id.
         reading: int64[n], the clock at each, rising within id and partition.
-        count: int64[n], how many records a row stands for, all at that reading and with that content.
         variant: int64[n], content by a number from 0 on within the id; 0 everywhere without fingerprints.
         windows: int64[w], ms.
         buckets: int64[w], ms: what an id is forgotten with; 1: by itself. Above it there are no variants.
@@ -104,15 +103,13 @@ def judge_grid(
                         last[which] = now
                         latest = max(latest, now)
                         ends = np.int64(_end(latest, window, bucket))
-                elif kept:
+                else:
                     passing += 1
                     colliding += 1
-                    last[which] = now
-                    latest = max(latest, now)
-                    ends = np.int64(_end(latest, window, bucket))
-                else:
-                    passing += count[row]
-                    colliding += count[row]
+                    if kept:
+                        last[which] = now
+                        latest = max(latest, now)
+                        ends = np.int64(_end(latest, window, bucket))
             if since != _NEVER:
                 _hold(held, w, since, ends, begin_ms, step_ms, steps)
             missed = passing - variants

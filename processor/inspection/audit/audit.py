@@ -1,79 +1,41 @@
-"""Reads what is retained of a topic once, counts what it holds twice, and tries rules on it.
-
-Nothing is written into Kafka and no group is joined. Where not all is read, the oldest, the newest and what
-lies between are, of each partition; a rule begins anew in each of these stretches.
+"""Counts what a topic holds twice, and tries rules on it.
 
 A second pass follows where the first shows that records which seemed to differ are copies: of those that an id
-was taken for, some differ in nothing but times and numbers of their sending.
+was taken for, some differ in nothing but times and numbers of their sending. A rule begins anew in each stretch
+that is read.
 """
 
 from __future__ import annotations
 
-import math
 import time
-from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from processor.errors import RebuildError, StopError
 from processor.inspection.audit.causes import Cause, causes
-from processor.inspection.audit.collected import Collected
-from processor.inspection.audit.trial import best
-from processor.inspection.go_on import NoteAndGoOn
-from processor.inspection.proposal.choose import with_window
+from processor.inspection.audit.read import opened
+from processor.inspection.audit.trial import Collected, best
 from processor.inspection.proposal.near import differing
 from processor.inspection.proposal.observed import observe
-from processor.inspection.proposal.sample import take_sample
 from processor.inspection.proposal.shapes import why_no_rule
-from processor.inspection.topic_records import records
-from processor.kafka.client import TopicPartition, check_aiokafka, open_client
-from processor.kafka.offsets import spans_since
-from processor.kafka.reader import PartitionReader
 from processor.ops.status_text import count
-from processor.wire.decode import Decoder
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
 
     from numpy.typing import NDArray
 
+    from processor.inspection.audit.read import Progress, ReadExtent
     from processor.inspection.audit.rows import Copies
     from processor.inspection.audit.trial import RuleOutcome
     from processor.inspection.proposal.record_parts import RecordPart
     from processor.inspection.topic_records import TopicRecord
-    from processor.kafka.client import Client
     from schemas.config import Kafka
 
-CLIENT_ID = "seqmark-audit"
-LOOKED_AT = 5_000
-"""Records that are taken apart for what could tell them from each other; Python looks at each."""
 TRIED = 1_000_000
 """Records that rules are tried on, spread over the stretches."""
 WINDOWS_MS = (60_000, 3_600_000, 86_400_000, 7 * 86_400_000, 30 * 86_400_000)
-
-
-class AuditExtent(NamedTuple):
-    """What is read of a topic.
-
-    Attributes:
-        since_ms: From the first record at or after this time; None: from the earliest.
-        records: About so many; None: all.
-        seconds: For about so long; None: until all is read.
-    """
-
-    since_ms: int | None = None
-    records: int | None = None
-    seconds: float | None = None
-
-
-class ReadStretch(NamedTuple):
-    """Consecutive offsets of a partition."""
-
-    tp: TopicPartition
-    start: int
-    stop: int
 
 
 @dataclass
@@ -138,11 +100,7 @@ class Audit:
 
 
 async def audit(
-    kafka: Kafka,
-    topic: str,
-    extent: AuditExtent,
-    others: Collection[str],
-    progress: Callable[[int], Callable[[int], None]],
+    kafka: Kafka, topic: str, extent: ReadExtent, others: Collection[str], progress: Progress
 ) -> Audit:
     """Audit one topic.
 
@@ -151,30 +109,23 @@ async def audit(
         topic: Its name.
         extent: What to read.
         others: Topics of which it is asked whether they exist.
-        progress: Called before each pass with the number of offsets; gives a function that takes how many were
-            read.
+        progress: Shows each pass.
 
     Raises:
         StopError: The broker cannot be reached, the topic is not there or has no records in the extent.
     """
-    check_aiokafka()
     began = time.process_time()
-    sample = await take_sample(kafka, topic, LOOKED_AT, others, optional=True)
-    async with open_client(kafka, CLIENT_ID, [topic]) as client:
-        try:
-            plan, retained = await _plan(client, topic, extent)
-            reader = _Reader(client, plan, extent.seconds)
+    async with opened(kafka, "seqmark-audit", topic, others) as reader:
+        plan, retained = await reader.plan(extent)
 
-            async def collect(collected: Collected) -> None:
-                await reader.collect(collected, progress, TRIED)
+        async def collect(collected: Collected) -> None:
+            await reader.run(plan, collected, TRIED, progress, extent.seconds)
 
-            collected = await collected_twice(sample.records, collect, reader.record)
-        except RebuildError as error:
-            raise StopError(f"{topic} cannot be read: {error}. Is the cluster well?") from error
+        collected = await collected_twice(reader.sample, collect, reader.record)
     whole = retained <= sum(each.stop - each.start for each in plan) and not reader.cut
     found = judged(topic, collected, whole=whole)
-    found.partitions, found.existing, found.retained = sample.partitions, sample.existing, retained
-    found.notes = [*sample.notes, *dict.fromkeys(reader.notes)]
+    found.partitions, found.existing, found.retained = reader.partitions, reader.existing, retained
+    found.notes = reader.notes
     if reader.cut:
         found.notes.append(f"time was up in {reader.cut} of {len(plan)} stretches before their end")
     found.cpu_s = time.process_time() - began
@@ -199,7 +150,7 @@ async def collected_twice(
     for outcome, *pair in collected.examples():
         both = [each for each in [await record(*place) for place in pair] if each is not None]
         more |= differing(observe(both), outcome.proposal.chosen) if len(both) == len(pair) else set()
-    wraps = [each for each in collected.outcomes() if each.wraps and not each.is_safe]
+    wraps = [each for each in collected.outcomes if each.wraps and not each.is_safe]
     if more or wraps:
         also = [each.proposal.wrapping(each.wraps) for each in wraps]
         collected = Collected(observe(sample, frozenset(more)), also)
@@ -218,7 +169,7 @@ def judged(topic: str, collected: Collected, *, whole: bool) -> Audit:
         distinct=collected.keeper.distinct,
         changing=sorted(map(str, collected.changing)),
         tried=collected.tried.near.size,
-        outcomes=collected.outcomes(),
+        outcomes=collected.outcomes,
     )
     found.causes = causes(found.copies, found.distinct)
     found.why_none = why_no_rule(collected.observed)
@@ -238,7 +189,8 @@ def judged(topic: str, collected: Collected, *, whole: bool) -> Audit:
         if not found.copies.count:
             chosen.proposal.notes.insert(0, "no copies were seen: what this rule would catch is a guess")
         longest = int(gaps[-1]) if gaps.size else None
-        with_window(chosen.proposal, longest, chosen.crossing, whole=whole)
+        seen = "all that is retained" if whole else "what was read"
+        chosen.proposal.set_window(longest, chosen.crossing, seen)
         drops = f"{chosen.caught:,}, each equal to an earlier one" if chosen.caught else "none"
         if chosen.caught and not chosen.proposal.is_named:
             chosen.proposal.notes.insert(
@@ -265,93 +217,3 @@ def _why_none(found: Audit) -> str:
             "quarantined: they lack what the others are judged by"
         )
     return "every rule that was tried would drop records that never passed"
-
-
-async def _plan(client: Client, topic: str, extent: AuditExtent) -> tuple[list[ReadStretch], int]:
-    """Return the stretches to read, and how many offsets there are.
-
-    Raises:
-        StopError: There are none.
-    """
-    retained = await spans_since(client, topic, extent.since_ms)
-    spans = {tp: (start, stop) for tp, (start, stop) in retained.items() if start < stop}
-    if not spans:
-        raise StopError(f"{topic} has no records there: choose an earlier --since, or wait for its producer")
-    there = sum(stop - start for start, stop in spans.values())
-    return stretches(spans, there if extent.records is None else extent.records, extent.seconds), there
-
-
-def stretches(
-    spans: dict[TopicPartition, tuple[int, int]], most: int, seconds: float | None
-) -> list[ReadStretch]:
-    """Return what to read of some spans: all, or the oldest, the newest and the middle of each.
-
-    Args:
-        spans: From which offset to before which the partitions go.
-        most: How many offsets to read.
-        seconds: Whether time may end before all is read: then each of the three is as long as it can be.
-    """
-    there = sum(stop - start for start, stop in spans.values())
-    if most >= there and seconds is None:
-        return [ReadStretch(tp, start, stop) for tp, (start, stop) in spans.items()]
-    found = []
-    for tp, (start, stop) in spans.items():
-        third = max(1, math.ceil((stop - start) * min(most, there) / there / 3))
-        middle = max(start + third, (start + stop - third) // 2)
-        newest = max(min(middle + third, stop), stop - third)
-        found += [
-            (tp, start, min(start + third, stop)),
-            (tp, middle, min(middle + third, stop)),
-            (tp, newest, stop),
-        ]
-    return [ReadStretch(*each) for each in found if each[1] < each[2]]
-
-
-class _Reader:
-    """Reads the stretches of a topic.
-
-    Attributes:
-        notes: What was left out.
-        cut: How many stretches were not read to their end for lack of time.
-    """
-
-    def __init__(self, client: Client, plan: Sequence[ReadStretch], seconds: float | None) -> None:
-        self.notes: list[str] = []
-        self.cut = 0
-        self._client, self._plan, self._seconds = client, plan, seconds
-        self._decoder, self._policy = Decoder(), NoteAndGoOn(client, self.notes.append)
-
-    async def collect(
-        self, collected: Collected, progress: Callable[[int], Callable[[int], None]], tried: int
-    ) -> None:
-        """Read all of it; about ``tried`` records of it are for the rules."""
-        self.cut, ends_s = 0, math.inf if self._seconds is None else time.monotonic() + self._seconds
-        advance = progress(sum(each.stop - each.start for each in self._plan))
-        for number, stretch in enumerate(self._plan):
-            now_s = time.monotonic()
-            share_s = max(0.0, ends_s - now_s) / (len(self._plan) - number)
-            collected.begin(stretch.tp.partition, -(-tried // len(self._plan)))
-            await self._read(stretch, collected, advance, now_s + share_s)
-
-    async def _read(
-        self, stretch: ReadStretch, collected: Collected, advance: Callable[[int], None], ends_s: float
-    ) -> None:
-        tp, at, stop = stretch
-        reader = PartitionReader(self._client, self._decoder, tp, self._policy, ahead=True)
-        async with aclosing(reader.columns(at, stop)) as pieces:
-            async for columns, after in pieces:
-                collected.take(columns)
-                advance(after - at)
-                at = after
-                if time.monotonic() > ends_s and at < stop:
-                    self.cut += 1
-                    return
-
-    async def record(self, partition: int, offset: int) -> TopicRecord | None:
-        """Return a record; None: it is not there any more."""
-        tp = TopicPartition(self._plan[0].tp.topic, partition)
-        reader = PartitionReader(self._client, self._decoder, tp, self._policy)
-        async with aclosing(records(reader, tp, offset, offset + 1)) as found:
-            async for some in found:
-                return some[0]
-        return None

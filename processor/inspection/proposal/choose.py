@@ -89,7 +89,6 @@ class Proposal:
         rises: Of those that rise.
         changing: Where copies differ from their originals.
         is_named: Whether what is judged by is called an id of an event or a sequence, or is formed as an id.
-        other: The keys of another way that would do, in the other mode; None: there is none.
     """
 
     dedup: dict[str, Any]
@@ -99,7 +98,6 @@ class Proposal:
     candidates: list[Candidate]
     rises: dict[RecordPart, Rise]
     chosen: tuple[RecordPart, ...]
-    other: dict[str, Any] | None = None
     changing: frozenset[RecordPart] = frozenset()
     is_named: bool = False
 
@@ -128,13 +126,21 @@ class Proposal:
             self, dedup=dedup, reasons=self.reasons | {"sequence": f"it begins again behind {numbers - 1:,}"}
         )
 
-    @property
-    def others(self) -> list[tuple[dict[str, Any], str]]:
-        """All ways of judging that are proposed, the best first, each with the reason."""
-        ways = [(self.dedup, self.reasons["mode"])]
-        if self.other is not None:
-            ways.append((self.other, "the other way: the id of each record, within a window of time"))
-        return ways
+    def set_window(self, gap_ms: int | None, crossing: int, seen: str) -> None:
+        """Set window and route of ids by what was seen; sequences have neither.
+
+        Args:
+            gap_ms: The longest time between a record and its copy; None: no copies were seen.
+            crossing: Copies in another partition than their original.
+            seen: What that was seen of.
+        """
+        if self.dedup["mode"] != "insert-id":
+            return
+        self.dedup["window"], self.reasons["window"] = _window(gap_ms, seen)
+        self.dedup.pop("route", None)
+        if crossing:
+            self.dedup["route"] = "by-id"
+            self.reasons["route"] = f"{_copies(crossing)} came in another partition than the first"
 
 
 _CLOUD_EVENT_HEADERS = RecordPart("header", "ce_id"), RecordPart("header", "ce_source")
@@ -293,12 +299,11 @@ def _by_sequence(sample: _Sample, chosen: Candidate, rise: Rise) -> Proposal:
             "without it they would be dropped"
         )
     hints = []
-    second: dict[str, Any] | None = None
     if (other := next(_ids(sample), None)) is not None:
         second = {"mode": "insert-id", "id": _parts(sample, other), "window": "1d"}
         table = ", ".join(f"{key} = {toml_text(value)}" for key, value in second.items())
         hints.append((table, "the other way: the id of each record, within a window of time"))
-    return Proposal(dedup, reasons, hints, sample.notes, sample.candidates, sample.rises, chosen.places, second)
+    return Proposal(dedup, reasons, hints, sample.notes, sample.candidates, sample.rises, chosen.places)
 
 
 # ------------------------------------------------------------------ ids
@@ -433,34 +438,14 @@ def _with_window(
     sample: _Sample, chosen: Candidate, dedup: dict[str, Any], why: str, hints: list[tuple[str, str]]
 ) -> Proposal:
     """Add the window, the clock and the route."""
-    reasons = {"mode": why}
-    dedup["window"], reasons["window"] = _window(chosen.gap_ms, "the sample")
+    reasons = {"mode": why, "window": ""}
+    dedup["window"] = ""
     if any(record.timestamp_ms <= 0 for record in sample.records):
         dedup["time"] = "arrival"
         reasons["time"] = "records have no timestamps: the worker's clock counts"
-    if chosen.crossing:
-        dedup["route"] = "by-id"
-        reasons["route"] = f"{_copies(chosen.crossing)} came in another partition than the first"
-    return Proposal(dedup, reasons, hints, sample.notes, sample.candidates, sample.rises, chosen.places)
-
-
-def with_window(proposal: Proposal, gap_ms: int | None, crossing: int, *, whole: bool) -> None:
-    """Set window and route by what was seen of all that was read, and not of a sample.
-
-    Args:
-        proposal: Of either mode; one by sequences has neither.
-        gap_ms: The longest time between a record and its copy; None: no copies were seen.
-        crossing: Copies in another partition than their original.
-        whole: Whether all that is retained was read.
-    """
-    if proposal.dedup["mode"] != "insert-id":
-        return
-    seen = "all that is retained" if whole else "what was read"
-    proposal.dedup["window"], proposal.reasons["window"] = _window(gap_ms, seen)
-    proposal.dedup.pop("route", None)
-    if crossing:
-        proposal.dedup["route"] = "by-id"
-        proposal.reasons["route"] = f"{_copies(crossing)} came in another partition than the first"
+    found = Proposal(dedup, reasons, hints, sample.notes, sample.candidates, sample.rises, chosen.places)
+    found.set_window(chosen.gap_ms, chosen.crossing, "the sample")
+    return found
 
 
 def _window(gap_ms: int | None, seen: str) -> tuple[str, str]:

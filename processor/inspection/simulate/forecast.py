@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from processor.inspection.simulate.windows import in_any_order
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -92,7 +90,9 @@ class ScopeOutcome(NamedTuple):
 
     def in_any_order(self, judged: int) -> ScopeOutcome:
         """Return it with bounds that hold in whatever order partitions are read that meet."""
-        rows, filtered = (in_any_order(each, self.forever, judged) for each in (self.rows, self.filtered))
+        rows, filtered = (
+            [row.in_any_order(self.forever, judged) for row in each] for each in (self.rows, self.filtered)
+        )
         return self._replace(rows=rows, filtered=filtered)
 
 
@@ -111,7 +111,7 @@ class IdForecast:
         curve: Of many windows, as configured, from short to long.
         crossing: Copies whose first record is in another partition.
         meet: Whether records came from several partitions.
-        shared: Of a way that took more than others; None: all that it took.
+        shared: What all ways took.
     """
 
     way: JudgingWay
@@ -123,8 +123,8 @@ class IdForecast:
     together: ScopeOutcome
     curve: Sequence[WindowPrediction]
     crossing: float
-    meet: bool = True
-    shared: SharedPart | None = None
+    meet: bool
+    shared: SharedPart
 
     @property
     def dedup(self) -> InsertIdDedup:
@@ -170,16 +170,16 @@ class SequenceForecast:
         scopes: How many there are; 0: one per partition.
         stopped: Whether scopes became too many, and the rest was not judged.
         left_out: Reorder windows that would have taken too much memory, beside the configured one.
-        shared: Of a way that took more than others; None: all that it took.
+        shared: What all ways took.
     """
 
     way: JudgingWay
     judged: JudgedCounts
     rows: Sequence[ReorderRow]
     scopes: int
-    stopped: bool = False
-    left_out: Sequence[int] = ()
-    shared: SharedPart | None = None
+    stopped: bool
+    left_out: Sequence[int]
+    shared: SharedPart
     curve = ()
     """Of sequences there is none."""
 

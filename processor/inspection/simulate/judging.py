@@ -15,8 +15,9 @@ from processor.engine.extract.routing import ROUTE_KEY
 from processor.engine.ids import clock
 from processor.engine.ids.sink_clocks import MOST_CELLS, SinkClocks
 from processor.engine.receipts import PASSING
-from processor.engine.verdict import Fault, Verdict
+from processor.engine.verdict import Verdict
 from processor.engine.watermark.dropped import LEVELS, UNSEEN
+from processor.inspection.audit.trial import Faults, new_judge
 from processor.inspection.simulate.costs import bucket_of
 from processor.inspection.simulate.forecast import (
     IdForecast,
@@ -26,18 +27,13 @@ from processor.inspection.simulate.forecast import (
     SequenceForecast,
     SharedPart,
 )
-from processor.inspection.simulate.id_sample import MOST_ROWS, IdSample
-from processor.inspection.simulate.windows import FOREVER_MS, predict
+from processor.inspection.simulate.windows import FOREVER_MS, MOST_ROWS, IdSample, predict
 from processor.judges.dropped import PassedContents
 from processor.judges.ids import make_id_extractor
 from processor.judges.watermark import WatermarkMode
-from processor.state.kv.store import MemoryStore
-from processor.state.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from numpy.typing import NDArray
 
     from processor.engine.batch.columns import Columns
     from processor.inspection.simulate.forecast import JudgingWay
@@ -52,29 +48,6 @@ _SLOTS = 2**15
 """512 KB per reorder window: of what it lets pass, to be compared with what it drops."""
 _CURVE = 33
 _SHORTEST_MS = 1_000
-
-
-class Faults:
-    """Counts records that cannot be judged."""
-
-    def __init__(self) -> None:
-        self._counts = np.zeros(len(Fault), np.int64)
-        self.records = 0
-
-    def take(self, fault: NDArray[np.uint8]) -> None:
-        """Count those of some records."""
-        self.records += fault.size
-        if fault.any():
-            self._counts += np.bincount(fault, minlength=len(Fault))
-
-    @property
-    def faulty(self) -> int:
-        """How many there are."""
-        return int(self._counts[1:].sum())
-
-    def by_code(self) -> dict[str, int]:
-        """Return how many there are of each."""
-        return {Fault(n).code: int(self._counts[n]) for n in np.flatnonzero(self._counts).tolist() if n}
 
 
 class IdWay:
@@ -109,7 +82,7 @@ class IdWay:
         # By arrival, and where all meet in one partition, the clock is that of the order in which they meet.
         self._sink = None if arrival or partitions[1] == 1 else SinkClocks(partitions[1], most_cells)
         prints = self._dedup.fingerprint is not None
-        self._sample = IdSample(self._windows[0], prints=prints, most_rows=most_rows, clocks=self._sink)
+        self._sample = IdSample(prints=prints, most_rows=most_rows, clocks=self._sink)
         self._clocks: dict[int, int] = {}
         self._faults, self._shared = Faults(), Faults()
         self._unjudged = self._behind = self._ahead = 0
@@ -139,34 +112,26 @@ class IdWay:
 
     def forecast(self) -> IdForecast:
         """Return what all windows would do."""
-        sample, dedup, windows = self._sample, self._dedup, self._windows
-        routed, span = dedup.route is not None, sample.end_ms - sample.begin_ms
-        meet = sample.partitions > 1
-        apart = self._outcome(route=False, curve=_curve(span, windows) if not routed else [])
-        together = apart
+        sample, routed = self._sample, self._dedup.route is not None
+        span, meet = sample.end_ms - sample.begin_ms, sample.partitions > 1
+        curve = _curve(span, self._windows)
+        together = apart = self._outcome(route=False, curve=[] if routed else curve)
         if routed or meet or self._sink is not None:
-            together = self._outcome(route=True, curve=_curve(span, windows) if routed else [])
-        curve = together.curve if routed else apart.curve
-        if meet:
-            together = together.in_any_order(sample.judged)
-        judged = JudgedCounts(
-            self._faults.records, self._faults.by_code(), self._unjudged, span, self._behind, self._ahead
-        )
+            together = self._outcome(route=True, curve=curve if routed else [])
         crossing = max(0.0, apart.forever.missed.value - together.forever.missed.value)
-        exact = sample.exact and not (routed and (meet or self._unjudged))
-        shared = SharedPart(self._shared.records, self._shared.faulty) if self._shared.records else None
+        faults, counts = self._faults, (self._unjudged, span, self._behind, self._ahead)
         return IdForecast(
             self.way,
-            judged,
+            JudgedCounts(faults.records, faults.by_code(), *counts),
             sample.rate,
-            exact,
+            sample.rate == 1 and not (routed and (meet or self._unjudged > 0)),
             self._partitions,
             apart,
-            together,
-            curve,
+            together.in_any_order(sample.judged) if meet else together,
+            (together if routed else apart).curve,
             crossing,
             meet,
-            shared,
+            SharedPart(self._shared.records, self._shared.faulty),
         )
 
     def _outcome(self, *, route: bool, curve: Sequence[int]) -> ScopeOutcome:
@@ -242,9 +207,8 @@ class SequenceWay:
         if partition != self._partition:
             self._close()
             self._partition = partition
-            self._judges = [mode.judge() for mode in self._modes]
+            self._judges = [new_judge(mode) for mode in self._modes]
             for judge, passed in zip(self._judges, self._passed, strict=True):
-                judge.load(Table(MemoryStore(), judge.log))
                 judge.compare_drops(passed, partition)
         if self._stopped:
             return
@@ -298,16 +262,8 @@ class SequenceWay:
                 self._windows, counts, self._scope_bytes, new, levels, strict=True
             )
         ]
-        judged = JudgedCounts(self._faults.records, self._faults.by_code())
-        left_out = sorted(self._left_out)
         passed = int(self._verdicts[1, :, Verdict.PASS].max())
         shared = SharedPart(self._shared.records, self._shared.faulty, passed)
-        return SequenceForecast(
-            self.way,
-            judged,
-            rows,
-            self._scopes,
-            self._stopped,
-            left_out,
-            shared if shared.records else None,
-        )
+        judged = JudgedCounts(self._faults.records, self._faults.by_code())
+        left_out = sorted(self._left_out)
+        return SequenceForecast(self.way, judged, rows, self._scopes, self._stopped, left_out, shared)

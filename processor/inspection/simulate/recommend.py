@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from processor.inspection.proposal.toml_text import dedup_keys
-from processor.inspection.simulate.forecast import IdForecast, SequenceForecast, SharedPart
+from processor.inspection.simulate.forecast import IdForecast, SequenceForecast
 from processor.inspection.simulate.grid import costs_of, sequence_cost_of
 from processor.ops.status_text import count, duration, size
 from schemas.config.values import duration_text
@@ -165,28 +165,20 @@ def _by_sequence(forecast: SequenceForecast) -> Recommendation:
     return Recommendation(dedup, reasons, float(row.duplicates + row.late), cost)
 
 
-def _shared(forecast: Forecast) -> SharedPart:
-    """Return what became of the records that all ways have taken."""
-    if forecast.shared is not None:
-        return forecast.shared
-    passed = max(row.passed for row in forecast.rows) if isinstance(forecast, SequenceForecast) else 0
-    return SharedPart(forecast.judged.records, sum(forecast.judged.quarantined.values()), passed)
-
-
 def _are_same(forecast: Forecast, other: Forecast) -> bool:
     """Whether what is known of two ways is of the same records: one may have stopped before."""
-    return _shared(forecast).records == _shared(other).records
+    return forecast.shared.records == other.shared.records
 
 
 def _which(forecast: Forecast) -> str:
     """Say of which records something is said."""
-    some = _shared(forecast).records
+    some = forecast.shared.records
     return "the records" if some == forecast.judged.records else f"the first {count(some, 'record')}"
 
 
 def _faulty(forecast: Forecast) -> float:
     """Return the part of the records that cannot be judged."""
-    return _shared(forecast).faulty / max(1, _shared(forecast).records)
+    return forecast.shared.faulty / max(1, forecast.shared.records)
 
 
 def _fewer_faults(forecast: Forecast, other: Forecast) -> bool:
@@ -200,7 +192,7 @@ def _more_pass(forecast: Forecast, other: Forecast) -> str | None:
         return None
     if (forecast.dedup.sequence, forecast.dedup.epoch) != (other.dedup.sequence, other.dedup.epoch):
         return None
-    one, two = _shared(forecast), _shared(other)
+    one, two = forecast.shared, other.shared
     more = (two.passed - one.passed) / max(1, one.records)
     if not _are_same(forecast, other) or more <= _MORE_LOST or two.faulty > one.faulty:
         return None

@@ -17,8 +17,9 @@ from confluent_kafka.admin import AdminClient
 
 from processor.commands.cli import main
 from processor.config.load import load
+from processor.inspection.audit.read import ReadExtent
 from processor.inspection.simulate.forecast import IdForecast
-from processor.inspection.simulate.read import ReadExtent, simulate
+from processor.inspection.simulate.ways import simulate
 from tests.support.kafka.topics import New, produce, unique
 from tests.support.worker import forks
 from tests.support.worker.process import WorkerConfig, new_config, read_topic, run_drain

@@ -1212,9 +1212,9 @@ MISTAKES = (
     ),
     Mistake(
         "records that are thinned out take copies of sampled ids with them",
-        "processor/inspection/simulate/id_sample.py",
-        "        return np.flatnonzero((hashes >> np.uint64(64 - self.level) == 0) | self.is_pinned(hashes))\n",
-        "        return np.flatnonzero(hashes >> np.uint64(64 - self.level) == 0)[1:]\n",
+        "processor/inspection/audit/rows.py",
+        "        return np.flatnonzero(hashes.view(np.uint64) >> np.uint64(64 - self.level) == 0)\n",
+        "        return np.flatnonzero(hashes.view(np.uint64) >> np.uint64(64 - self.level) == 0)[1:]\n",
         "tests/unit/inspection/simulate/test_windows.py::"
         "test_a_sample_never_has_more_rows_than_its_bound_and_keeps_all_records_of_its_ids",
     ),

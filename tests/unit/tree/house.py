@@ -53,7 +53,7 @@ DATA = {
 BUDGETS = {
     "processor/commands": 5_300,
     "processor/demo": 1_120,
-    "processor/inspection": 16_650,
+    "processor/inspection": 16_250,
     "processor/verify": 3_300,
     "processor/worker": 3_900,
     "processor/reset": 3_730,

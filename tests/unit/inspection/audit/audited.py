@@ -14,7 +14,7 @@ from tests.unit.inspection.audit.cases import START_MS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from processor.inspection.audit.collected import Collected
+    from processor.inspection.audit.trial import Collected
     from tests.unit.inspection.audit.cases import Sent
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from processor.generator import StreamOptions, make_stream
-from processor.inspection.audit.audit import stretches
+from processor.inspection.audit.read import ReadExtent, stretches
 from processor.inspection.audit.rows import RecordRows, RowKeeper
 from processor.inspection.audit.show import PricePer, fields, page, sentences, verdict
 from processor.kafka.client import TopicPartition
@@ -82,7 +82,7 @@ def test_beyond_the_bound_a_share_of_the_contents_stands_for_all() -> None:
 
     copies = keeper.copies()
 
-    assert copies.rate == 2.0**-keeper.level <= 1 / 16
+    assert copies.rate == keeper.kept.rate <= 1 / 16
     assert abs(copies.count - 20_000) < 3_000
     assert abs(keeper.distinct - 20_000) < 3_000
 
@@ -93,7 +93,7 @@ def test_stretches_lie_apart_and_at_both_ends(sizes: list[int], most: int, timed
     there = sum(stop - start for start, stop in spans.values())
     if not spans:
         return
-    found = stretches(spans, most, 1.0 if timed else None)
+    found = stretches(spans, ReadExtent(None, most, 1.0 if timed else None))
 
     for tp, (start, stop) in spans.items():
         mine = [each for each in found if each.tp == tp]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from processor.config.load import load
+from processor.inspection.audit.read import MOST_PARTITIONS, shares
 from processor.inspection.proposal.choose import propose
 from processor.inspection.proposal.names import PipelineNames
 from processor.inspection.proposal.observed import observe
-from processor.inspection.proposal.sample import MOST_PARTITIONS, shares
 from processor.inspection.proposal.toml_text import toml_text
 from processor.inspection.proposal.written import config_text
 from schemas.config import Kafka

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from processor.inspection.proposal.observed import observe
-from processor.inspection.simulate import page, read, show
+from processor.inspection.simulate import page, show
 from processor.inspection.simulate.forecast import Simulation
 from processor.inspection.simulate.recommend import recommend
-from processor.inspection.simulate.ways import ways_of
+from processor.inspection.simulate.ways import WayTaker, ways_of
 from processor.inspection.topic_records import TopicRecord
 from processor.wire.encode import plain_batch
 from schemas.config import Pipeline, Settings
@@ -104,9 +104,9 @@ def simulated(case: Case) -> Simulation:
     pipeline, records = pipeline_of(case.dedup), source()
     found = Simulation("p", "raw", PARTITIONS)
     ways = ways_of(pipeline, observe([each for some in records for each in some]), found)
-    judging = read._judging(ways, WINDOWS, (PARTITIONS, case.sink), case.most_rows)
+    taker = WayTaker(ways, WINDOWS, (PARTITIONS, case.sink), case.most_rows)
     for partition, some in enumerate(records):
-        left = OTHERS // max(1, len(ways) - 1) // PARTITIONS
+        taker.begin(partition, OTHERS // max(1, len(ways) - 1) // PARTITIONS)
         for start in range(0, len(some), PIECE):
             part = some[start : start + PIECE]
             rows = [
@@ -121,8 +121,8 @@ def simulated(case: Case) -> Simulation:
             columns = columns_of(plain_batch(rows))[0]
             columns.offset[:] = range(start, start + len(part))
             columns.timestamp[:] = [each.timestamp for each in part]
-            left -= read.take_part(judging, partition, columns, left)
-    found.forecasts = [each.forecast() for each in judging]
+            taker.take(columns)
+    found.forecasts = [each.forecast() for each in taker.judging]
     return found
 
 

@@ -20,6 +20,7 @@ from processor.inspection.simulate.forecast import (
     ReorderRow,
     ScopeOutcome,
     SequenceForecast,
+    SharedPart,
     Simulation,
 )
 from processor.inspection.simulate.grid import costs_of, grid
@@ -58,7 +59,9 @@ def by_ids(
     judged = JudgedCounts(100_000, {"field_missing": faulty} if faulty else {}, 0, 10 * DAY)
     better = [row(each.window_ms, each.caught.value + crossing, 1_000 + crossing) for each in rows]
     apart, together = (ScopeOutcome(each, each[-1], each) for each in (rows, better))
-    return IdForecast(way, judged, 1.0, True, (4, 8), apart, together, rows, crossing)
+    return IdForecast(
+        way, judged, 1.0, True, (4, 8), apart, together, rows, crossing, True, SharedPart(100_000, faulty)
+    )
 
 
 def recommended(*forecasts: Forecast, changing: list[str] | None = None) -> Recommendation:
@@ -104,7 +107,10 @@ def by_sequence(rows: list[ReorderRow], scope: str = "partition") -> SequenceFor
     table = {"mode": "watermark", "scope": scope, "sequence": {"from": "header", "name": "seq"}}
     dedup = TypeAdapter(WatermarkDedup).validate_python(table)
     way = JudgingWay("configured" if scope == "partition" else "compared", dedup, "")
-    return SequenceForecast(way, JudgedCounts(1_000, {}), rows, 0 if scope == "partition" else 50)
+    shared = SharedPart(1_000, 0, max(row.passed for row in rows))
+    return SequenceForecast(
+        way, JudgedCounts(1_000, {}), rows, 0 if scope == "partition" else 50, False, (), shared
+    )
 
 
 LATE = [ReorderRow(0, 900, 50, 50, new=45), ReorderRow(64, 940, 60, 0), ReorderRow(1_024, 940, 60, 0)]

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from processor.engine.ids import sink_clocks
 from processor.engine.ids.sink_clocks import SinkClocks
-from processor.inspection.simulate.id_sample import IdSample
-from processor.inspection.simulate.windows import predict
+from processor.inspection.simulate.windows import IdSample, predict
 
 SOURCES, SINKS = 3, 2
 WINDOWS = (1, 5, 20, 1_000)
@@ -72,7 +71,7 @@ def test_what_fits_is_predicted_as_a_naive_model_judges_it_by_the_clock_of_the_s
     *, records: list[Sent], refresh: bool
 ) -> None:
     clocks = SinkClocks(SINKS)
-    sample = IdSample(1, clocks=clocks)
+    sample = IdSample(clocks=clocks)
     for partition in range(SOURCES):
         ids, stamps, readings = (np.array(each, np.int64) for each in stamped(records, partition))
         clocks.add(clocks.targets(ids.astype(np.uint64)), readings, stamps)
@@ -86,7 +85,7 @@ def test_the_clock_of_a_sinks_partition_is_behind_that_of_the_source_where_only_
     # Of one id: at 100 s, and 30 s later by the source's clock, in a record that is 25 s late.
     late = [Sent(0, 0, 100_000, 0), Sent(0, 1, 30_000, 0), Sent(0, 0, 0, 25_000)]
     clocks = SinkClocks(SINKS)
-    sample = IdSample(1, clocks=clocks)
+    sample = IdSample(clocks=clocks)
     ids, stamps, readings = (np.array(each, np.int64) for each in stamped(late, 0))
     clocks.add(ids % SINKS, readings, stamps)
     sample.add(0, ids.astype(np.uint64), readings, NO_PRINTS, stamps)

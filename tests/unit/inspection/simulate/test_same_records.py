@@ -9,8 +9,8 @@ from pydantic import TypeAdapter
 
 from processor.inspection.simulate.forecast import JudgingWay, Simulation
 from processor.inspection.simulate.judging import IdWay, SequenceWay
-from processor.inspection.simulate.read import take_part
 from processor.inspection.simulate.recommend import Recommendation, recommend
+from processor.inspection.simulate.ways import WayTaker
 from processor.wire.encode import plain_batch
 from schemas.config.dedup import InsertIdDedup, WatermarkDedup
 from tests.support.judges.scopes import columns_of
@@ -37,9 +37,11 @@ def columns(sequences: Sequence[int | None], values: Sequence[bytes] = ()) -> Co
 
 
 def taken(ways: list[Any], sequences: Sequence[int | None]) -> Recommendation:
-    left = SHARED
+    taker = WayTaker([], [], (1, 1), 0)
+    taker.judging = ways
+    taker.begin(0, SHARED)
     for at in range(0, len(sequences), PIECE):
-        left -= take_part(ways, 0, columns(sequences[at : at + PIECE]), left)
+        taker.take(columns(sequences[at : at + PIECE]))
     return recommend(Simulation("p", "raw", 1, forecasts=[way.forecast() for way in ways]), 100)
 
 

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processor.inspection.simulate.id_sample import IdSample
-from processor.inspection.simulate.windows import predict
+from processor.inspection.simulate.windows import IdSample, predict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +93,7 @@ def test_what_fits_is_predicted_as_a_naive_model_judges_it(
         records = [record for record in records if record.partition == 0]
 
     found = predict(
-        filled(IdSample(1, prints=prints), records, prints=prints),
+        filled(IdSample(prints=prints), records, prints=prints),
         WINDOWS,
         route=route,
         refresh=refresh,
@@ -111,7 +110,7 @@ def test_filters_are_predicted_to_forget_bucket_by_bucket(
     *, records: list[Seen], refresh: bool, bucket: int
 ) -> None:
     records = [record._replace(content=0) for record in records]
-    sample = filled(IdSample(1), records, prints=False)
+    sample = filled(IdSample(), records, prints=False)
 
     found = predict(sample, WINDOWS, route=False, refresh=refresh, buckets_ms=[bucket] * len(WINDOWS))
 
@@ -123,7 +122,7 @@ def test_filters_are_predicted_to_forget_bucket_by_bucket(
 
 
 def test_ids_held_at_once_are_those_inside_the_window() -> None:
-    sample = IdSample(HOUR)
+    sample = IdSample()
     readings = np.arange(10_000, dtype=np.int64) * 36_000  # 100 per hour, each its own id
     sample.add(0, np.arange(10_000, dtype=np.uint64), readings, NO_PRINTS)
 
@@ -206,46 +205,43 @@ def test_the_truth_lies_within_the_interval_for_at_least_95_of_100_seeds(
 ) -> None:
     windows = [HOUR, 24 * HOUR, 30 * 24 * HOUR]
     inside = np.zeros((len(windows), 2))
-    wide = 0.0
+    wide: list[float] = []
     for seed in range(100):
         random = np.random.default_rng(seed)
         ids, readings = stream(random), np.sort(random.integers(0, 20 * 24 * HOUR, RECORDS_OF_A_STREAM))
-        whole, some = IdSample(HOUR), IdSample(HOUR, most_rows=rows)
+        whole, some = IdSample(), IdSample(most_rows=rows)
         for sample in (whole, some):
             for part in np.array_split(np.arange(ids.size), 20):
                 sample.add(0, hashed(ids[part], seed), readings[part], NO_PRINTS)
         truth, found = predict(whole, windows, route=False), predict(some, windows, route=False)
-        assert whole.exact
-        assert not some.exact
+        assert whole.rate == 1 > some.rate
         for n, (exact, estimate) in enumerate(zip(truth, found, strict=True)):
             inside[n] += exact.caught.value in estimate.caught, exact.missed.value in estimate.missed
-            if n:  # where rows were merged, they say little of the shortest one
-                wide = max(wide, estimate.caught.high - estimate.caught.low)
+            if n:  # of the shortest one a sample without an id of very many records says little
+                wide.append(estimate.caught.high - estimate.caught.low)
 
     assert inside.min() >= 95, inside
-    assert wide < RECORDS_OF_A_STREAM / 2
+    assert np.median(wide) < RECORDS_OF_A_STREAM / 5
 
 
 def test_a_sample_never_has_more_rows_than_its_bound_and_keeps_all_records_of_its_ids() -> None:
     random = np.random.default_rng(1)
     ids = hashed(random.integers(0, 50_000, 200_000), 1)
-    sample = IdSample(HOUR, most_rows=10_000)
-    most_bytes = sample.size_bytes + 8 * 4_096  # ids that are pinned
+    sample = IdSample(most_rows=10_000)
     for part in np.array_split(np.arange(ids.size), 50):
         sample.add(0, ids[part], part.astype(np.int64), NO_PRINTS)
-        assert len(sample) <= 10_000
-        assert sample.size_bytes <= most_bytes
+        assert sample.kept.rows <= 10_000
 
-    rows = sample.ordered(route=False, pinned=False)
-    kept = np.flatnonzero(ids >> np.uint64(64 - sample.level) == 0)
-    assert sample.level >= 4
-    assert rows.records.sum() == kept.size
+    rows = sample.ordered(route=False)
+    kept = np.flatnonzero(ids >> np.uint64(64 - sample.kept.level) == 0)
+    assert sample.kept.level >= 4
+    assert rows.variant.size == kept.size
     assert rows.first.size - 1 == np.unique(ids[kept]).size
 
 
 @pytest.mark.parametrize("apart", [0, 1_000])
 def test_a_stream_of_one_id_stays_within_the_bound_and_is_predicted(apart: int) -> None:
-    sample = IdSample(HOUR, most_rows=5_000)
+    sample = IdSample(most_rows=5_000)
     readings = np.arange(100_000, dtype=np.int64) * apart
     ids = np.full(readings.size, 7, np.uint64)
     for part in np.array_split(np.arange(ids.size), 30):
@@ -254,17 +250,17 @@ def test_a_stream_of_one_id_stays_within_the_bound_and_is_predicted(apart: int) 
     [found] = predict(sample, [HOUR], route=False)
 
     passing = 1 if not apart else 28  # 100,000 s are 27.8 hours
-    assert sample.rate == 1
+    assert sample.kept.rows <= 5_000
     assert 100_000 - passing in found.caught
     assert found.caught.value == pytest.approx(100_000 - passing, abs=100)
 
 
 def test_one_id_with_ever_other_content_stays_within_the_bound() -> None:
-    sample = IdSample(HOUR, prints=True, most_rows=5_000)
+    sample = IdSample(prints=True, most_rows=5_000)
     numbers = np.arange(60_000)
     for part in np.array_split(numbers, 30):
         sample.add(0, np.full(part.size, 7, np.uint64), part.astype(np.int64), part.astype(np.uint64))
-        assert len(sample) <= 5_000
+        assert sample.kept.rows <= 5_000
 
     [found] = predict(sample, [HOUR], route=False)
 
