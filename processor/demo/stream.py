@@ -247,8 +247,11 @@ class StreamDemo:
             "clean": (_bytes(self._script, self._clean), "by seqmark materialize afterwards"),
         }
         close_topics()
-        for name, (size, by) in sizes.items():
-            self._show(f"{name}: {size:,} bytes, {size / records:.2f} per record in, {by}")
+        lines = [
+            f"{name}: {size:,} bytes, {size / records:.2f} per record in, {by}"
+            for name, (size, by) in sizes.items()
+        ]
+        self._show("\n".join(lines))
         self.result.fields["bytes"] = {name: size for name, (size, _) in sizes.items()}
 
     def _show(self, text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import re
 from typing import TYPE_CHECKING
@@ -36,7 +37,7 @@ def test_what_a_worker_says_of_compiling_is_found_in_its_log(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    looks = iter(range(1_000))
+    looks = itertools.count()
     monkeypatch.setattr(worker, "LOOK_S", 0.001)
     monkeypatch.setattr(worker, "compiled", lambda: next(looks))
     asyncio.run(worker.compile_kernels(["watermark"], Metrics()))
