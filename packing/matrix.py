@@ -35,12 +35,21 @@ def compile_for(python: str, folder: Path) -> None:
         subprocess.CalledProcessError: It did not work; what it said is on stderr.
     """
     place = ROOT / "build" / f"venv-{(version_of(python) or '').partition(' ')[0]}"
-    inside = place / "bin" / "python"
-    install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--require-hashes", "-r", LOCK]
+    inside = str(place / "bin" / "python")
+    install = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--require-hashes",
+        "-r",
+        str(LOCK),
+    ]
     for command in (
-        [python, "-m", "venv", place],
+        [python, "-m", "venv", str(place)],
         [inside, *install],
-        [inside, "-m", "packing.kernels", folder],
+        [inside, "-m", "packing.kernels", str(folder)],
     ):
         subprocess.run(command, cwd=ROOT, check=True)  # noqa: S603 - Pythons as named, and programs of ours
 

@@ -69,7 +69,7 @@ def notes(changelog: str, version: str) -> str:
     Raises:
         ReleaseError: It has no section for it, an empty one, or still something above it that is unreleased.
     """
-    sections = dict(re.findall(r"(?ms)^## (\S+)[^\n]*\n(.*?)(?=^## |\Z)", changelog))
+    sections: dict[str, str] = dict(re.findall(r"(?ms)^## (\S+)[^\n]*\n(.*?)(?=^## |\Z)", changelog))
     if not sections.get(version, "").strip():
         raise ReleaseError(f"CHANGELOG.md has no section `## {version}`: write what its readers need to know")
     if sections.get("Unreleased", "").strip():

@@ -1,4 +1,4 @@
-"""A release: its changelog, version, links and workflows; what `make release` tries out is not repeated here."""
+"""A release: changelog, version, links and workflows; what `make release` tries out is not repeated."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_release_has_a_section_of_its_own_and_nothing_is_left_above_it() -> No
     assert (
         notes("# C\n\n## Unreleased\n\n## 1.0.0 - 2026-12-01\n\nAll.\n\n## 0.1.0\n\nOld.\n", "1.0.0") == "All."
     )
-    with pytest.raises(ReleaseError, match="no section `## 1.1.0`"):
+    with pytest.raises(ReleaseError, match=r"no section `## 1\.1\.0`"):
         notes("## Unreleased\n\n## 1.0.0\n\nAll.\n", "1.1.0")
     with pytest.raises(ReleaseError, match="under `## Unreleased`"):
         notes("## Unreleased\n\n- More.\n\n## 1.0.0\n\nAll.\n", "1.0.0")
