@@ -1,9 +1,9 @@
 # Seqmark's targets. `make` alone lists them. Nothing here needs more than Python, a JDK and make.
 
-# A Python 3.11 to 3.13. Empty: the first of the candidates that really runs is taken
+# A Python 3.11 to 3.14. Empty: the first of the candidates that really runs is taken
 # (a version manager may leave commands on the PATH that only print an error).
 PYTHON ?=
-CANDIDATES := python3.13 python3.12 python3.11 python3 python
+CANDIDATES := python3.13 python3.12 python3.11 python3.14 python3 python
 
 # Processes that share the tests: two for those that compute, four for those that start workers, for each waits
 # more than half of its time, and none but pytest's own (0) where ARGS says something.
@@ -23,8 +23,26 @@ PYTEST := $(BIN)/python -m pytest --dist loadgroup --no-loadscope-reorder
 # carries their checksum.
 STAMP := $(VENV)/.made-$(shell { cat requirements.lock pyproject.toml 2>/dev/null; echo "$(CURDIR)"; } | cksum | tr " " "-")
 
+# `make dist` and `make release` have an environment of their own: nothing that only tests need is installed.
+BUILD := build/venv
+BUILD_STAMP := $(BUILD)/.made-$(shell { cat packing/requirements.lock 2>/dev/null; echo "$(CURDIR)"; } | cksum | tr " " "-")
+# A folder with kernels that are there, of several Pythons perhaps; empty: those of this Python are compiled.
+KERNELS ?=
+
+# Sets $$found to the first candidate that really runs and is one of ours, or ends with what to do.
+FIND_PYTHON = found=; \
+	for candidate in $(or $(PYTHON),$(CANDIDATES)); do \
+		if "$$candidate" -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' \
+			>/dev/null 2>&1; then found=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+		echo "Seqmark needs Python 3.11 to 3.14 with the venv module; tried: $(or $(PYTHON),$(CANDIDATES))." >&2; \
+		echo "Install one (Debian: apt-get install python3 python3-venv) or name it: make PYTHON=/path/to/python3.12" >&2; \
+		exit 1; \
+	fi
+
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-ci test-all sim prove check bench format docs lock jars dist clean
+.PHONY: help venv demo test test-ci test-all sim prove check bench format docs lock jars kernels dist release clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -89,6 +107,9 @@ lock: ## write requirements.lock and those of the benchmark (needs uv; UPGRADE=-
 	UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile pyproject.toml --quiet \
 		--group dev --all-extras --universal --python-version 3.11 --generate-hashes $(UPGRADE) \
 		--no-emit-index-url --no-emit-find-links --output-file requirements.lock
+	UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile pyproject.toml --quiet \
+		--group build --universal --python-version 3.11 --generate-hashes --constraint requirements.lock \
+		--no-emit-index-url --no-emit-find-links --output-file packing/requirements.lock
 	for folder in benchmarks/peers benchmarks/rest; do \
 		UV_CUSTOM_COMPILE_COMMAND="make lock" $(UV) pip compile $$folder/requirements.in --quiet \
 			--universal --python-version 3.11 --generate-hashes $(UPGRADE) \
@@ -98,10 +119,16 @@ lock: ## write requirements.lock and those of the benchmark (needs uv; UPGRADE=-
 jars: $(STAMP) ## write the lists of jars, with their hashes, after Ivy
 	$(BIN)/python -m packing.jars
 
-dist: $(STAMP) ## build wheel and sdist into dist/; the wheel has the kernels for this Python and this kind of machine
-	rm -rf build/kernels
-	$(BIN)/python -m packing.kernels build/kernels
-	SEQMARK_KERNELS=build/kernels $(BIN)/python -m hatchling build
+kernels: $(BUILD_STAMP) ## compile into build/kernels what the wheel brings, for this Python; ARGS="python3.12 …": for each of these
+	@rm -rf build/kernels
+	$(if $(ARGS),$(BUILD)/bin/python -m packing.matrix build/kernels $(ARGS),$(BUILD)/bin/python -m packing.kernels build/kernels)
+
+dist: $(BUILD_STAMP) $(if $(KERNELS),,kernels) ## build wheel and sdist into dist/; the wheel has the kernels for this Python and this kind of machine
+	SEQMARK_KERNELS=$(or $(KERNELS),build/kernels) $(BUILD)/bin/python -m hatchling build
+
+release: $(BUILD_STAMP) $(if $(KERNELS),,kernels) ## all of a release that needs no account, into dist/, tried out; VERSION=1.0.0, KERNELS=FOLDER
+	@if [ -z "$(VERSION)" ]; then echo "say which: make release VERSION=1.0.0" >&2; exit 2; fi
+	@$(BUILD)/bin/python -m packing.release $(VERSION) $(or $(KERNELS),build/kernels) $(ARGS)
 
 clean: ## remove what was made here: environment, caches, state under var/
 	rm -rf $(VENV) var build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis \
@@ -114,17 +141,8 @@ clean: ## remove what was made here: environment, caches, state under var/
 $(STAMP):
 	@set -e; \
 	if ! { $(BIN)/pip --version 2>/dev/null | grep -qF "$(CURDIR)/$(VENV)/" && \
-	       $(BIN)/python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))'; }; then \
-		found=; \
-		for candidate in $(or $(PYTHON),$(CANDIDATES)); do \
-			if "$$candidate" -c 'import ensurepip, sys, venv; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
-				>/dev/null 2>&1; then found=$$candidate; break; fi; \
-		done; \
-		if [ -z "$$found" ]; then \
-			echo "Seqmark needs Python 3.11, 3.12 or 3.13 with the venv module; tried: $(or $(PYTHON),$(CANDIDATES))." >&2; \
-			echo "Install one (Debian: apt-get install python3 python3-venv) or name it: make PYTHON=/path/to/python3.12" >&2; \
-			exit 1; \
-		fi; \
+	       $(BIN)/python -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))'; }; then \
+		$(FIND_PYTHON); \
 		echo "making $(VENV) with $$found" >&2; \
 		"$$found" -m venv --clear $(VENV); \
 	fi
@@ -135,4 +153,9 @@ $(STAMP):
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes \
 		--no-build-isolation --use-pep517 -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(BUILD_STAMP):
+	@set -e; $(FIND_PYTHON); echo "making $(BUILD) with $$found" >&2; "$$found" -m venv --clear $(BUILD)
+	@$(BUILD)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r packing/requirements.lock
 	@touch $@

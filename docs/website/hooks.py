@@ -27,6 +27,7 @@ PAGES = {
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "security.md",
+    "SUPPORT.md": "support.md",
 }
 """Pages of the site by the files of the repository that they are."""
 EXAMPLES, DECISIONS = "examples.md", "decisions/index.md"

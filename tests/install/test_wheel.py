@@ -62,7 +62,7 @@ def test_the_wheel_has_one_package_with_all_its_files_and_the_licence(built: Bui
 def test_the_metadata_name_licence_extras_and_ranges_that_hold_what_is_tested(built: Built) -> None:
     told = metadata(built.wheel)
 
-    assert (told["License-Expression"], told["Requires-Python"]) == ("Apache-2.0", "<3.14,>=3.11")
+    assert (told["License-Expression"], told["Requires-Python"]) == ("Apache-2.0", "<3.15,>=3.11")
     assert set(told.get_all("Provides-Extra", [])) == {"spark", "report", "postgres", "otel", "all"}
     for text in told.get_all("Requires-Dist", []):
         asked = Requirement(text)

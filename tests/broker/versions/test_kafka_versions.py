@@ -1,4 +1,4 @@
-"""The contract holds on each Kafka that README names, and on the newest there is."""
+"""The contract holds on each Kafka that docs/versions.md names, and on the newest there is."""
 
 from __future__ import annotations
 

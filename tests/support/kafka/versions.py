@@ -15,7 +15,7 @@ from processor.broker.jars import JarSet
 
 VARIABLE = "SEQMARK_TEST_KAFKA"
 OTHERS = ("3.0.2", "3.5.2", "3.9.2", "4.4.0")
-"""The last of the oldest that README names, of two between, and the newest that there is."""
+"""The last of the oldest that docs/versions.md names, of two between, and the newest that there is."""
 LIST = Path(__file__).with_name("jars.json")
 _LOGGING = "org.slf4j:slf4j-simple:1.7.36"
 

@@ -33,7 +33,11 @@ PROGRAMS = ("processor", "schemas", "spark_sink", "seqmark", "packing", "benchma
 ENTRIES = 15  # what fits one screen of `ls` and one head
 ROOT_ENTRIES = 20  # for the three roots below: they are the way in, and mirror all parts
 # Where hosts, tools and people look for them; they are no part of the tree's own order.
-FIXED = {"LICENSE", "NOTICE", "SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md", ".gitignore", ".dockerignore"}
+FIXED = {
+    *("LICENSE", "NOTICE", "SECURITY.md", "CHANGELOG.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md"),
+    *("SUPPORT.md", "llms.txt", ".gitignore", ".dockerignore", ".editorconfig", ".github"),
+    ".pre-commit-config.yaml",
+}
 ROOTS = {".", "processor", "tests/unit"}
 LINES = 600
 LONG = 2  # how many modules `ALLOWED` may call long, each one loop or one life cycle
@@ -70,8 +74,8 @@ BUDGETS = {
     "schemas": 5_850,
     "spark_sink": 17_000,
     "seqmark": 1_100,
-    "packing": 500,
-    "tests": 95_000,
+    "packing": 820,  # a release and its checks (decision 38); it is not in the wheel
+    "tests": 95_160,  # test_release.py, for what decision 38 adds
 }
 
 # What may stay: rule -> place -> how many findings.

@@ -82,7 +82,7 @@ _WHEEL = "tests/install/conftest.py::base"
 OTHERWISE = {
     "make demo": "tests/broker/commands/test_demo.py::test_everything_agrees_and_what_is_saved_is_said",
     "make dist": "tests/install/conftest.py::built",
-    "pip install seqmark-*.whl": _WHEEL,
+    "pip install seqmark": _WHEEL,
     "python3 -m venv seqmark": _WHEEL,
     ". seqmark/bin/activate": _WHEEL,
     "python3 -m venv /opt/seqmark": _WHEEL,
