@@ -1,6 +1,6 @@
 """Reads one JSON value by a field's rule: every form that there is, every fault.
 
-The same rules as `spark_sink.values.scalars` has for Spark: nothing is converted that would lose anything. A
+The same rules as `spark_sink.values.parse` has for Spark: nothing is converted that would lose anything. A
 number without an exponent that has at most 38 digits is exact, any other one is a double, as in Spark's
 VARIANT; that decides what a decimal or a time takes of a number.
 """

@@ -128,7 +128,7 @@ MISTAKES = (
     ),
     Mistake(
         "what another worker says of an id is passed on whatever it is",
-        "processor/worker/web/ids.py",
+        "processor/worker/web/site.py",
         """{"partition": int(each["partition"]), **known(each, pipeline)}""",
         """{**each, **known(each, pipeline)}""",
         "tests/unit/worker/test_web_others.py::"

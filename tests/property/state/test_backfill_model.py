@@ -26,7 +26,7 @@ from processor.reset.backfill.found import find
 from processor.reset.backfill.prepare import HistoryRows, Preparation
 from processor.reset.backfill.staging import Staging, remembered_rows, stage_partition
 from processor.state.kv.store import MemoryStore
-from processor.worker.web.ids import _told
+from processor.worker.web.site import _told
 from schemas.changelog.backfill import BACKFILL_KEY, BackfillProgress
 from schemas.changelog.ids import IDS_KEY
 from schemas.changelog.position import Position

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from processor.state.kv import page_directory, page_files
+from processor.state.kv import page_files
 from processor.state.kv.page_files import PageFiles
 from processor.state.kv.rocks import LATE, RocksStore
 from processor.state.kv.store import MemoryStore
@@ -68,7 +68,7 @@ def small() -> Iterator[None]:
         patch.setattr(page_files, "MOST_FILE_BYTES", 150)
         patch.setattr(page_files, "MERGED_RECORDS", 3)
         patch.setattr(page_files, "READ_BYTES", 64)
-        patch.setattr(page_directory, "_STEP", 3)
+        patch.setattr(page_files, "_STEP", 3)
         yield
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from processor.judges.bloom import BloomIds
 from processor.judges.exact import ExactIds
+from processor.judges.insert_id import BloomIds
 from processor.state.changelog import ChangelogBounds
 from processor.state.clock_history import ClockHistory
 from processor.state.kv.store import MemoryStore

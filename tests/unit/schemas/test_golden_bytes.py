@@ -22,10 +22,10 @@ from processor.engine.ids.block import IdRows, decode, decode_pages, encode
 from processor.engine.ids.bloom import snapshot
 from processor.engine.ids.bloom.filter import Filter
 from processor.engine.verdict import Verdict
-from processor.judges.bloom import BloomIds
 from processor.judges.exact import ExactIds
 from processor.judges.factory import mode_of
 from processor.judges.ids import IdJudge
+from processor.judges.insert_id import BloomIds
 from processor.ops.metrics import Metrics
 from processor.pipeline.hop_kinds import FirstHopKind, HopKind
 from processor.pipeline.hops import FirstHop, Hop, hops, route_definition

@@ -20,8 +20,8 @@ from processor.judges.committed import RememberedRecord, living
 from processor.kafka.group.assignor import WebAddress
 from processor.kafka.group.description import DescribedMember
 from processor.ops.web_port import machine
-from processor.worker.web.ids import _passed_on, _require_utf8, _without_workers
 from processor.worker.web.others import ANSWER_S, MOST_BYTES, MOST_WORKERS, OtherWorkers, web_address
+from processor.worker.web.site import _passed_on, _require_utf8, _without_workers
 from schemas.config import Pipeline
 
 if TYPE_CHECKING:
