@@ -27,6 +27,7 @@ import numpy as np
 from processor.engine import jit
 from processor.engine.batch import fingerprints
 from processor.engine.events import warm_events
+from processor.engine.ids.window_grid import warm_windows
 from processor.engine.jit import COMPILES
 from processor.judges.dropped import PassedContents
 from processor.judges.escapes.gauge import EscapeGauge
@@ -328,7 +329,7 @@ class _Changelog:
 
 
 def main(modes: Sequence[str]) -> None:
-    """Compile the kernels of some modes; of none: all there are, those of events and of rows at rest, too."""
+    """Compile the kernels of some modes; of none: all there are, those of events, rows and windows too."""
     from processor.engine.rest import warm_rest  # noqa: PLC0415 - a worker has no use for it
 
     # Beside each other: what they share is compiled twice, in the time of once.
@@ -336,7 +337,7 @@ def main(modes: Sequence[str]) -> None:
     with compiling_alone(modes or tuple(MODES)) as is_turn, pool:
         while not is_turn():
             time.sleep(WAIT_S)
-        others = [pool.submit(work) for work in (() if modes else (warm_events, warm_rest))]
+        others = [pool.submit(work) for work in (() if modes else (warm_events, warm_rest, warm_windows))]
         list(pool.map(warm, [[mode] for mode in modes or MODES]))
         for each in others:
             each.result()

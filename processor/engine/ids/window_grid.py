@@ -136,3 +136,10 @@ def _hold(
     """Note that an id is remembered from one time to before another."""
     held[w, min((since - begin_ms) // step_ms, steps)] += 1
     held[w, min((until - begin_ms) // step_ms + 1, steps)] -= 1
+
+
+def warm_windows() -> None:
+    """Compile or load the kernels, by one row."""
+    one, row = np.ones(1, np.int64), np.zeros(1, np.int64)
+    sums, held = np.zeros((1, SUMS)), np.zeros((1, 2), np.int64)
+    judge_grid(np.arange(2), row.astype(np.int32), row, row, one, one, False, True, 0, 1, sums, held)
