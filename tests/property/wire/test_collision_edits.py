@@ -277,7 +277,8 @@ def test_what_a_new_id_makes_too_large_is_known_before_the_limit_is_met(
     piece = run.piece()
     part = ValuePart("/id")
     ids = ids_of(piece, [part])
-    fault = ids.fault | (ids.form[0] == IdTextForm.NUMBER)  # which is a fault where ids are renamed
+    # Which are faults where ids are renamed.
+    fault = ids.fault | np.isin(ids.form[0], (IdTextForm.NUMBER, IdTextForm.BOOLEAN))
     ids = ids._replace(fault=fault.astype(np.uint8))
     editor = Renamer([part], part, keep, SECRET)
 
