@@ -329,15 +329,16 @@ class _Changelog:
 
 
 def main(modes: Sequence[str]) -> None:
-    """Compile the kernels of some modes; of none: all there are, those of events, rows and windows too."""
+    """Compile the kernels of windows and of some modes; of none: all there are, of events and rows too."""
     from processor.engine.rest import warm_rest  # noqa: PLC0415 - a worker has no use for it
 
+    wanted = [warm_windows] if modes else [warm_windows, warm_events, warm_rest]
     # Beside each other: what they share is compiled twice, in the time of once.
     pool = ProcessPoolExecutor(mp_context=get_context("spawn"))
     with compiling_alone(modes or tuple(MODES)) as is_turn, pool:
         while not is_turn():
             time.sleep(WAIT_S)
-        others = [pool.submit(work) for work in (() if modes else (warm_events, warm_rest, warm_windows))]
+        others = [pool.submit(work) for work in wanted]
         list(pool.map(warm, [[mode] for mode in modes or MODES]))
         for each in others:
             each.result()

@@ -25,9 +25,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 @pytest.fixture(scope="session")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """Give an environment with the wheel and no extra. As `make dist`'s it brings kernels, of one mode only."""
+    """Give an environment with the wheel and no extra. It brings kernels of both modes, which the audit tries."""
     kernels = tmp_path_factory.mktemp("kernels")
-    assert compile_kernels(kernels, ["watermark"]) is not None
+    assert compile_kernels(kernels, ["watermark", "insert-id"]) is not None
     (wheel,) = build(tmp_path_factory.mktemp("shipped"), ROOT, "wheel", env={KERNELS: str(kernels)}).glob("*")
     return Installed(tmp_path_factory.mktemp("base"), wheel)
 
