@@ -25,7 +25,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 @pytest.fixture(scope="session")
 def base(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """Give an environment with the wheel and no extra. It brings kernels of both modes, which the audit tries."""
+    """Give an environment with the wheel and no extra. It has kernels of both modes: the audit tries both."""
     kernels = tmp_path_factory.mktemp("kernels")
     assert compile_kernels(kernels, ["watermark", "insert-id"]) is not None
     (wheel,) = build(tmp_path_factory.mktemp("shipped"), ROOT, "wheel", env={KERNELS: str(kernels)}).glob("*")

@@ -174,6 +174,6 @@ def test_a_wrong_command_line_is_refused(tmp_path: Path, arguments: list[str], s
     right = sink(tmp_path, "clean", "hourly", {"kind": "console"}, window="1 hour")
     file.write_text(toml(tables("127.0.0.1:9", right)))
 
-    result = CliRunner().invoke(main, ["sink", "-c", str(file), *arguments])
+    result = CliRunner().invoke(main, ["aggregate", "-c", str(file), *arguments])
 
     assert (result.exit_code, said in result.stderr) == (2, True)

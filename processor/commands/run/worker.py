@@ -11,7 +11,7 @@ import signal
 import sys
 import time
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, Never, TypeVar
+from typing import TYPE_CHECKING, Never
 
 import click
 
@@ -19,72 +19,20 @@ from processor.commands.console import config_option, say_error, say_problems
 from processor.commands.run import live
 from processor.config.load import load, require_pipelines
 from processor.errors import EXIT_DONE, SeqmarkError, ending_signals
-from processor.inspection.explain.ask import read_ref
-from processor.inspection.explain.explainer import explain_position
-from processor.inspection.explain.show import rows
-from processor.inspection.read.newest import newest_receipts
 from processor.ops import logs
 from processor.ops.early_web import answering
 from processor.ops.memory_limit import few_arenas
 from processor.ops.push import require_push
 from processor.ops.web_port import listen
 from processor.state.home import keep_to_ourselves
-from processor.worker.web.site import Answers
-from processor.worker.web.views import WAIT_S
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from processor.kafka.topics.plan import ClusterPlan
     from processor.ops.metrics import Metrics
     from schemas.config import Settings
-
-# Each answer is made in a thread, over connections of its own: whatever it takes, the worker's own loop
-# goes on, and commits. Invariant: without ``worker.web_receipts`` nothing that came out of records is in an
-# answer.
-
-Answered = TypeVar("Answered")
-GIVE_UP_S = WAIT_S - 2
-"""Before whoever waits for it does: a thread cannot be ended from outside."""
-
-
-def answers_for(settings: Settings) -> Answers:
-    """Return the answers of one application."""
-    topics = {each.name: each.duplicates for each in settings.pipelines if each.duplicates is not None}
-
-    async def receipts(name: str, count: int) -> Sequence[Mapping[str, Any]]:
-        return await _beside(lambda: newest_receipts(settings.kafka, topics[name], count))
-
-    async def explain(position: str) -> Mapping[str, Any]:
-        return await _beside(lambda: _story(settings, position))
-
-    return Answers(explain=explain, receipts=receipts)
-
-
-async def _story(settings: Settings, position: str) -> dict[str, Any]:
-    contents = settings.worker.web_receipts
-    story = await explain_position(settings, read_ref(position))
-    return {
-        "sentence": story.sentence if contents else story.bare_sentence,
-        "rows": list(rows(story, contents=contents)),
-        "story": story.as_json(contents=contents),
-    }
-
-
-async def _beside(ask: Callable[[], Coroutine[Any, Any, Answered]]) -> Answered:
-    """Return what ``ask`` finds, in a loop of its own.
-
-    Raises:
-        TimeoutError: It takes too long.
-    """
-
-    async def bounded() -> Answered:
-        async with asyncio.timeout(GIVE_UP_S):
-            return await ask()
-
-    return await asyncio.to_thread(lambda: asyncio.run(bounded()))
-
 
 log = logging.getLogger(__name__)
 
@@ -167,7 +115,7 @@ async def _work(settings: Settings, *, drain: bool, take_over_sink: bool) -> Non
     sockets = listen(settings.worker)
     with answering(sockets):
         # The client of the broker, numba and faust are slow to import: a config that is wrong is said at once.
-        from processor.commands.run.worker import answers_for  # noqa: PLC0415 - see above
+        from processor.commands.run.page_answers import answers_for  # noqa: PLC0415 - see above
         from processor.ops.metrics import Metrics  # noqa: PLC0415 - see above
         from processor.worker.app import run_worker  # noqa: PLC0415 - see above
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from processor.commands.console import result, say, table_on_stdout
-from processor.engine.ids.clock import NEVER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -131,8 +130,15 @@ def _remembered(pipeline: Pipeline, counts: HistoryCounts, step: LoadStep) -> di
     said: dict[str, Any] = {remembered(pipeline): staged.rows, "rows": counts.taken[number]}
     if pipeline.id_dedup is not None:
         said["expired"] = counts.expired[number]
-        said["clock"] = None if staged.clock_ms == NEVER else staged.clock_ms
+        said["clock"] = _clock(staged.clock_ms)
     return said
+
+
+def _clock(clock_ms: int) -> int | None:
+    """Return what a clock shows, in milliseconds of the epoch; None where it was never set."""
+    from processor.engine.ids.clock import NEVER  # noqa: PLC0415 - numba is slow to import
+
+    return None if clock_ms == NEVER else clock_ms
 
 
 def _tables(pipeline: Pipeline, plan: LoadPlan) -> Iterator[tuple[dict[str, str], list[LoadStep]]]:
@@ -216,7 +222,7 @@ def _row(counts: HistoryCounts, step: LoadStep, sample: CutSample | None) -> dic
 
 
 def _time(clock_ms: int) -> str:
-    if clock_ms == NEVER:
+    if _clock(clock_ms) is None:
         return "-"
     try:
         return (

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from click.testing import Result
 
 ROOT = Path(__file__).parents[3]
+SLOW = {"numba", "faust", "aiokafka", "rocksdict", "pyspark", "pyarrow", "aiohttp", "psycopg"}
+"""Packages that take tenths of a second to import."""
 CLICKS = str(ROOT / "examples" / "clicks.toml")
 # A port that is never a broker's: nothing may listen on the discard port of a developer's machine.
 NOBODY = {"SEQMARK_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:9"}
@@ -146,10 +148,25 @@ def test_a_command_does_not_import_the_others() -> None:
         "    CliRunner().invoke(main, words)\n"
         "print(*sys.modules)"
     )
+    assert "processor.commands.setup.check" in (loaded := loaded_by(program))
+    assert loaded.isdisjoint({*SLOW, "numpy", "processor.commands.run.broker"})
+
+
+def test_no_command_waits_for_a_slow_import_before_its_command_line_and_config_are_read() -> None:
+    program = (
+        "import sys; from processor.commands.cli import main\n"
+        "for name in main.list_commands(c := main.make_context('seqmark', ['check'])):\n"
+        "    main.get_command(c, name)\n"
+        "print(*sys.modules)"
+    )
+    assert "processor.commands.run.worker" in (loaded := loaded_by(program))
+    assert loaded & SLOW == set()
+
+
+def loaded_by(program: str) -> set[str]:
+    """Return the modules that a program prints."""
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
-    loaded = set(done.stdout.split())
-    assert "processor.commands.setup.check" in loaded
-    assert loaded.isdisjoint({"numba", "faust", "aiokafka", "numpy", "processor.commands.run.broker"})
+    return set(done.stdout.split())
 
 
 def test_a_worker_may_open_as_many_files_as_the_system_lets_it() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, cast
 
-from processor.commands.run.worker import _story
+from processor.commands.run.page_answers import _story
 from processor.errors import SeqmarkError
 from processor.inspection.explain.explainer import Explainer
 from processor.kafka.client import KafkaError
