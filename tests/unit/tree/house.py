@@ -75,7 +75,7 @@ BUDGETS = {
     "spark_sink": 17_000,
     "seqmark": 1_100,
     "packing": 820,  # a release and its checks (decision 38); it is not in the wheel
-    "tests": 95_160,  # test_release.py, for what decision 38 adds
+    "tests": 95_310,  # test_release.py, for what decision 38 adds; fillers.py
 }
 
 # What may stay: rule -> place -> how many findings.
